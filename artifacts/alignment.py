@@ -26,7 +26,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool import FingerprintMismatch
-from spectool.artifacts import alignment_checks as checks
 from spectool.artifacts.artifact import Artifact
 from spectool.artifacts.container import typed
 from spectool.tokenization.token_bytes import Lists
@@ -34,6 +33,8 @@ from spectool.tokenization.tokenizer import MOST_IDS, Tokenizer
 
 NONE = -1
 SIDES = (("draft", "target"), ("target", "draft"))
+LONGEST_TOKEN = 4096  # bytes of one token; of known vocabularies the longest has 1,024
+_EXPANSION, _EXTRA = 12, 16  # ids per byte (U+FDFA becomes 33 bytes under NFKC), and for what surrounds a token
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,7 @@ class Alignment(Artifact):
     """
 
     format, version, roles = "spectool-alignment", 9, ("draft", "target")
-    again = "Align again"
-    rebuild = "spectool align --draft {draft} --target {target} {sources} -o {path}"
+    again = "Align again: spectool align"
 
     def __init__(self, path: Path) -> None:
         """Open the alignment at ``path``, as `Artifact` says, and check every invariant, about 4 ms for each MB.
@@ -76,11 +76,10 @@ class Alignment(Artifact):
         """
         super().__init__(path)
         self.draft, self.target = (self._side(*sides) for sides in SIDES)
-        index = "prefix_index"
-        self.prefix_index: NDArray[np.int32] = self._array(index, "int32")
         size = len(self.draft.counterpart)
-        self._check(checks.outside(index, self.prefix_index, 0, size))
-        self._expect(len(self.prefix_index) <= size, f"{len(self.prefix_index)} rows, expected at most {size}", index)
+        self.prefix_index = self._ids("prefix_index", 0, size)
+        rows = len(self.prefix_index)
+        self._expect(rows <= size, f"{rows} rows, expected at most {size}", "prefix_index")
         for (role, other), side, across in zip(
             SIDES, (self.draft, self.target), (self.target, self.draft), strict=True
         ):
@@ -122,15 +121,22 @@ class Alignment(Artifact):
 
     def _side(self, role: str, other: str) -> Side:
         size, across = (self._size(each) for each in (role, other))
-        counterpart = self._array(f"{role}_to_{other}", "int32", size)
-        self._check(checks.outside(f"{role}_to_{other}", counterpart, NONE, across))
-        token_bytes = Lists(*self._lists(f"{role}_token_bytes", "uint8", size))
-        self._check(checks.token_bytes_problems(f"{role}_token_bytes_offsets", token_bytes))
-        values, offsets = self._lists(f"{role}_spellings", "int32", size)
-        self._check(checks.spelling_problems(f"{role}_spellings", values, offsets, token_bytes, across))
+        counterpart = self._ids(f"{role}_to_{other}", NONE, across, size)
+        written, spelled = f"{role}_token_bytes", f"{role}_spellings"
+        token_bytes = self._lists(written, self._array(written, "uint8"), size)
+        spellings = self._lists(spelled, self._ids(spelled, 0, across), size)
+        lengths, ids = (np.diff(lists.offsets.astype(np.int64)) for lists in (token_bytes, spellings))
+        longest = int(lengths.argmax())
+        problem = f"token {longest} has {lengths[longest]:,} bytes, expected at most {LONGEST_TOKEN:,}"
+        self._expect(bool(lengths[longest] <= LONGEST_TOKEN), problem, f"{written}_offsets")
+        spare = _EXPANSION * lengths + _EXTRA - ids
+        least = int(spare.argmin())
+        problem = f"token {least} of {lengths[least]} bytes is spelled by {ids[least]:,} ids"
+        self._expect(bool(spare[least] >= 0), problem, spelled)
         risks = self._array(f"{role}_risks", "float16", size)
-        self._check(checks.risk_problems(f"{role}_risks", risks))
-        return Side(counterpart, Lists(values, offsets), self._by_ids(role), token_bytes, risks)
+        are_shares = np.isnan(risks) | ((risks >= 0) & (risks <= 1))
+        self._expect(bool(are_shares.all()), "risks outside 0 to 1", f"{role}_risks")
+        return Side(counterpart, spellings, self._by_ids(role), token_bytes, risks)
 
     def _by_ids(self, role: str) -> bool:
         figures = self.manifest.statistics.get(role)
@@ -143,14 +149,19 @@ class Alignment(Artifact):
         self._expect(0 < size < MOST_IDS, f"the {role} tokenizer has {size} ids, expected 1 to {MOST_IDS}")
         return size
 
-    def _check(self, problems: checks.Problems) -> None:
-        """Raise an error that names the first problem, if there is one."""
-        for array, problem in problems:
-            self._expect(False, problem, array)
+    def _ids(self, name: str, low: int, above: int, size: int | None = None) -> NDArray[np.int32]:
+        """An array of ids from ``low`` to below ``above``; ``size`` is its length, None for any."""
+        ids = self._array(name, "int32", size)
+        fits = ids.min(initial=low) >= low and ids.max(initial=low) < above
+        self._expect(bool(fits), f"ids outside {low} to {above - 1}", name)
+        return ids
 
-    def _lists(self, name: str, kind: str, size: int) -> tuple[NDArray[Any], NDArray[np.uint32]]:
-        """The values and the offsets of lists, one for each of ``size`` ids."""
-        return self._array(name, kind), self._array(f"{name}_offsets", "uint32", size + 1)
+    def _lists(self, name: str, values: NDArray[Any], size: int) -> Lists:
+        """Lists, one for each of ``size`` ids, that have all values one after the other."""
+        offsets = self._array(f"{name}_offsets", "uint32", size + 1)
+        in_order = offsets[0] == 0 and (offsets[1:] >= offsets[:-1]).all() and offsets[-1] == len(values)
+        self._expect(bool(in_order), "lists out of order", name)
+        return Lists(values, offsets)
 
 
 def alignment_arrays(draft: Side, target: Side, prefix_index: NDArray[np.int32]) -> dict[str, NDArray[Any]]:

@@ -33,9 +33,8 @@ class Artifact:
     format: ClassVar[str]
     version: ClassVar[int]  # of the format; others cannot be read
     roles: ClassVar[tuple[str, ...]] = ()  # tokenizers that the manifest must name
-    again: ClassVar[str]  # advice in errors, such as ``Build the dictionary again``
+    again: ClassVar[str]  # advice in errors, such as ``Align again: spectool align``
     unpacker: ClassVar[Callable[[], Any]]  # makes what decompresses arrays, if there are compressed ones
-    rebuild: ClassVar[str] = ""  # command that builds it, with ``{path}``, ``{sources}`` and ``{ROLE}`` for each role
 
     def __init__(self, path: Path) -> None:
         """Open the artifact at ``path`` and compare its SHA-256, which takes about 1 ms for each MB.
@@ -54,7 +53,7 @@ class Artifact:
         if manifest.version != self.version:
             raise ArtifactError(
                 f"{path}: {self.format} version {manifest.version} (written by {manifest.tool}); this spectool "
-                f"{spectool.__version__} reads version {self.version}. {self._again(path, manifest)}"
+                f"{spectool.__version__} reads version {self.version}. {self.again}"
             )
         self.file.verify()
         for role in self.roles:
@@ -113,17 +112,6 @@ class Artifact:
             return from_digits(self._unpacked(name, MOST_DIGITS * count), count)
         except ValueError as error:
             raise ArtifactError(f"{self.path}: {name}: {error}. {self.again}") from error
-
-    @classmethod
-    def _again(cls, path: Path, manifest: Manifest) -> str:
-        """How to build an artifact again that this version does not read."""
-        inputs = manifest.inputs
-        packs = [("--pack", str(each.get("name"))) for each in inputs.get("packs", ()) if isinstance(each, dict)]
-        named = [*packs, *([("--corpus", inputs.get("corpus", "CORPUS"))] if "corpus" in inputs or not packs else [])]
-        known = {role: manifest.tokenizers.get(role, {}).get("name", role.upper()) for role in cls.roles}
-        quoted = {name: shlex.quote(str(value)) for name, value in {"path": path, **known}.items()}
-        command = cls.rebuild.format_map(quoted | {"sources": " ".join(map(shlex.join, named))})
-        return f"{cls.again} with this version{command and f': {command}'}"
 
 
 def read_manifest(path: Path) -> Manifest:

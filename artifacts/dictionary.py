@@ -68,8 +68,7 @@ class Dictionary(Artifact):
     """
 
     format, version, roles = "spectool-dictionary", 7, ("target",)
-    again = "Build the dictionary again"
-    rebuild = "spectool build-dict --tokenizer {target} {sources} -o {path}"
+    again = "Build the dictionary again: spectool build-dict"
     unpacker = staticmethod(zlib.decompressobj)
 
     def __init__(self, path: Path) -> None:

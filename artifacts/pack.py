@@ -60,9 +60,8 @@ class Pack(Artifact):
     """
 
     format, version = "spectool-pack", 1
-    again = "Build or fetch the pack again"
+    again = "Fetch the pack again, or build it: spectool pack"
     unpacker = partial(lzma.LZMADecompressor, lzma.FORMAT_RAW, filters=_LZMA)
-    rebuild = "spectool pack TEXT --language CODE -o {path}"
 
     def __init__(self, path: Path) -> None:
         """Open the pack at ``path`` and check all of it."""

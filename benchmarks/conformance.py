@@ -35,9 +35,8 @@ from spectool.artifacts.alignment import SIDES
 from spectool.build.alignment.check import check_joins
 from spectool.build.alignment.replayed_text import written
 from spectool.tokenization.incremental.adversarial import adversarial_texts
-from spectool.tokenization.incremental.by_ids import IncrementalBPE
+from spectool.tokenization.incremental.by_ids import IncrementalBPE, encoder_of
 from spectool.tokenization.incremental.by_text import TailReencoder
-from spectool.tokenization.incremental.encoder import encoder_of
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.running_text import RunningText

@@ -17,7 +17,7 @@ SUBJECTS = {  # files and folders; the first subject that has a file counts it
     "pruning": "build/pruning",
     "translation, joining, alignment": (
         "runtime/translation runtime/drafters/translated.py runtime/drafters/model_source.py tokenization/incremental "
-        "build/alignment artifacts/alignment.py artifacts/alignment_checks.py"
+        "build/alignment artifacts/alignment.py"
     ),
     "corpora": "corpora",
     "reading tokenizers": "tokenization",

@@ -19,9 +19,9 @@ from typing import NamedTuple
 from spectool.artifacts.alignment_report import JoinCheck
 from spectool.build.alignment.replayed_text import is_whole, translate_text, written
 from spectool.tokenization.incremental.adversarial import adversarial_texts
+from spectool.tokenization.incremental.by_ids import IncrementalEncoder
 from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.common_prefix import common_prefix
-from spectool.tokenization.incremental.encoder import IncrementalEncoder
 from spectool.tokenization.incremental.translated_text import TranslatedText
 from spectool.tokenization.tokenizer import Tokenizer
 

@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.tokenization.backend import encode_batch
-from spectool.tokenization.incremental.encoder import IncrementalEncoder
+from spectool.tokenization.incremental.by_ids import IncrementalEncoder
 from spectool.tokenization.incremental.translated_text import TranslatedText
 from spectool.tokenization.token_bytes import text_of
 from spectool.tokenization.tokenizer import Tokenizer
 
-WINDOW = 4  # source tokens that count as one cycle for the string-free rate
 PRIOR = 5  # occurrences that the share of all tokens counts for in the risk of one
 _BATCH = 4096  # texts encoded at once
 
@@ -88,19 +87,15 @@ class ReplayCounts:
     other_tokens: int = 0  # tokens of the other tokenizer's own encoding
     different_tokens: int = 0  # those that did not come out
     tokens: int = 0  # tokens of the source
-    windows: int = 0  # runs of `WINDOW` tokens
-    windows_with_strings: int = 0  # those in which text had to be encoded or decoded
     # How often each id of ``other`` was the last one where a source token ended and another followed, and how often
     # the following one's bytes replaced it (tail absorption); int64 ``[ids of other]``.
     last: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     replaced: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
-    def as_dict(self) -> dict[str, int | float | None]:
-        """The counts and their ratio as JSON values; None where there was nothing to count."""
+    def as_dict(self) -> dict[str, int]:
+        """The counts as JSON values."""
         counted = ("texts", "lossy_texts", "other_tokens", "different_tokens", "tokens")
-        found: dict[str, int | float | None] = {name: getattr(self, name) for name in counted}
-        free = self.windows - self.windows_with_strings
-        return found | {"string_free": round(free / self.windows, 6) if self.windows else None}
+        return {name: getattr(self, name) for name in counted}
 
 
 def replay_text(
@@ -122,10 +117,9 @@ def replay_text(
         counts.texts += 1
         counts.tokens += len(tokens)
         translated = TranslatedText(encoder, spellings, other.leading_space)
-        ids, calls = translated.ids, [encoder.string_calls]
+        ids = translated.ids
         size, waiting = 0, list[int]()  # the number of ids after the step before, and the last one of them
         for removed in translate_text(translated, data, tokens, ends):
-            calls.append(encoder.string_calls)
             if removed is None:
                 continue
             last += waiting
@@ -136,9 +130,6 @@ def replay_text(
         true, found = (set(zip(_ends(each, token_bytes), each, strict=True)) for each in (true_ids, ids))
         counts.other_tokens += len(true_ids)
         counts.different_tokens += len(true - found)
-        windows = range(0, len(tokens), WINDOW)
-        counts.windows += len(windows)
-        counts.windows_with_strings += sum(calls[min(i + WINDOW, len(tokens))] > calls[i] for i in windows)
     counts.last, counts.replaced = (np.bincount(ids, minlength=other.size) for ids in (last, replaced))
     return counts
 

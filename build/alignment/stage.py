@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from spectool import ArtifactError, TokenizerError
 from spectool.artifacts.alignment import SIDES, Alignment, Side, alignment_arrays
-from spectool.artifacts.alignment_checks import LONGEST_TOKEN
 from spectool.artifacts.manifest import Manifest
 from spectool.build.alignment.check import check_joins, hard_texts
 from spectool.build.alignment.intersection import intersect
@@ -19,7 +18,7 @@ from spectool.build.alignment.replayed_text import absorption_risks, replay_text
 from spectool.build.alignment.spellings import spellings
 from spectool.build.corpus_reading import Progress, describe_corpus, with_progress
 from spectool.corpora import Corpus
-from spectool.tokenization.incremental.encoder import encoder_of
+from spectool.tokenization.incremental.by_ids import encoder_of
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.round_trips import limits
 from spectool.tokenization.tokenizer import Tokenizer
@@ -51,12 +50,9 @@ def build_alignment(
         sample: Characters from the corpus's beginning on which absorption and lost joins are counted.
 
     Raises:
-        TokenizerError: One of the two has a token of more bytes than an alignment takes, or what was made of them could
-            not be opened.
+        TokenizerError: What was made of the two could not be opened, as with a token of more than 4,096 bytes.
     """
     both = {"draft": draft, "target": target}
-    for tokenizer in both.values():
-        _require_short_tokens(tokenizer)
     progress("reading")
     texts = _beginning((document.text for document in with_progress(corpus)), sample)
     texts = with_leading_space(target, texts)
@@ -143,15 +139,6 @@ def _replay(
             "tokens": int((counts.last > 0).sum()),
         }
     return report, risks
-
-
-def _require_short_tokens(tokenizer: Tokenizer) -> None:
-    lengths = list(map(len, tokenizer.token_bytes))
-    if lengths and (longest := max(lengths)) > LONGEST_TOKEN:
-        raise TokenizerError(
-            f"{tokenizer.name}: token {lengths.index(longest)} has {longest:,} bytes, expected at most "
-            f"{LONGEST_TOKEN:,} in an alignment. Use a tokenizer without this token"
-        )
 
 
 def _prefix_index(draft: Tokenizer) -> NDArray[np.int32]:

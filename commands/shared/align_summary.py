@@ -15,7 +15,6 @@ def judgement(manifest: Manifest) -> dict[str, Any]:
         usable, verdict = judge(manifest)
         counts = {side: s[f"{side}_to_{other}"] for side, other in SIDES}
         found = {
-            "string free": {side: each["string_free"] for side, each in counts.items()},
             "lossy texts": {side: each["lossy_texts"] for side, each in counts.items()},
             "lost joins": {side: check.share for side, _, check in checked_sides(manifest)},
         }

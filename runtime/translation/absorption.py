@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from spectool.artifacts.alignment import NONE, Alignment
-from spectool.tokenization.incremental.by_ids import IncrementalBPE
-from spectool.tokenization.incremental.encoder import IncrementalEncoder
+from spectool.tokenization.incremental.by_ids import IncrementalBPE, IncrementalEncoder
 
 SETTLED = 0.1  # absorption risk up to which a last id is settled
 _UNKNOWN = 0.2  # risk of a token that the alignment's sample does not have, or not before line ends

@@ -25,9 +25,8 @@ from numpy.typing import NDArray
 
 from spectool.artifacts.alignment import NONE, Alignment, Side
 from spectool.runtime.translation.absorption import Absorption
-from spectool.tokenization.incremental.by_ids import IncrementalBPE
+from spectool.tokenization.incremental.by_ids import IncrementalBPE, encoder_of
 from spectool.tokenization.incremental.by_text import TailReencoder, whole_characters
-from spectool.tokenization.incremental.encoder import encoder_of
 from spectool.tokenization.incremental.translated_text import TranslatedText
 from spectool.tokenization.tokenizer import Tokenizer
 

@@ -5,13 +5,12 @@ import tempfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spectool import ArtifactError, FingerprintMismatch, SpectoolError
+from spectool import ArtifactError, SpectoolError
 from spectool.artifacts.artifact import open_artifact
 from spectool.artifacts.dictionary import START, Dictionary, Entry, Match, dictionary_arrays
 from spectool.artifacts.numbers import to_digits
@@ -99,22 +98,6 @@ def test_more_tokens_than_two_bytes_count(tmp_path: Path) -> None:
         assert dictionary.look_up(dictionary.state_after([3, token])) == Match((token + 1) % size, 1.0, 1)
 
 
-def test_another_tokenizer_is_named_with_the_command(tmp_path: Path, byte_level: Any) -> None:
-    from spectool.runtime.loading import open_dictionary
-
-    path = tmp_path / "x.dict"
-    write(path, SMALL)
-    tokenizer = open_tokenizer(byte_level)
-    with pytest.raises(FingerprintMismatch) as caught:
-        open_dictionary(path, tokenizer)
-    message = str(caught.value)
-    assert message.startswith(
-        f"{path}: built for tokenizer aaaaaaaa…, (loaded tokenizer) is {tokenizer.fingerprint[:8]}…"
-    )
-    # Not over this one.
-    assert "Rebuild it: spectool build-dict --tokenizer '(loaded tokenizer)' -o NEW.dict --corpus" in message
-
-
 # Broken dictionaries. Their headers fit them, so that only the named check can notice.
 
 
@@ -138,11 +121,8 @@ def numbers(parts: Parts, name: str, values: Sequence[int]) -> None:
         (lambda p: numbers(p, "next_token", [0, 1, 2]), "next_token: 3 numbers, expected 4"),
         (lambda p: numbers(p, "ranks", [0, 0, 8, 1, 1, 1]), "ranks: numbers outside the alphabet"),
         (lambda p: numbers(p, "ranks", [2**35 - 1] * 6), "ranks: numbers outside the alphabet"),
-        (
-            lambda p: p.arrays.update(ranks=("uint8", zlib.compress(b"\x80" * 5 + bytes(6)))),
-            "ranks: a number is too large",
-        ),
-        (lambda p: p.arrays.update(ranks=("uint8", zlib.compress(bytes(31)))), "ranks: more than there can be"),
+        (lambda p: p.arrays.update(ranks=packed(b"\x80" * 5 + bytes(6))), "ranks: a number is too large"),
+        (lambda p: p.arrays.update(ranks=packed(bytes(31))), "ranks: more than there can be"),
         (lambda p: p.arrays.update(nodes=("uint8", b"no numbers")), "nodes: Error -3"),
         (lambda p: numbers(p, "nodes", [6, 3, 3, 1, 1, 0, 2]), "nodes: not a tree"),  # the last is its own child
         (lambda p: numbers(p, "nodes", [0, 7, 3, 3, 0, 3, 0]), "nodes: not a tree"),  # the root has none
@@ -158,9 +138,7 @@ def test_opening_finds_each_broken_invariant(tmp_path: Path, breaking: Callable[
     edit(path, breaking)
     with pytest.raises(ArtifactError) as caught:
         open_artifact(path)
-    assert str(caught.value).startswith(f"{path}: {reason}") and str(caught.value).endswith(
-        "Build the dictionary again"
-    )
+    assert str(caught.value).startswith(f"{path}: {reason}")
 
 
 def test_long_contexts_are_not_written(tmp_path: Path) -> None:
@@ -169,35 +147,11 @@ def test_long_contexts_are_not_written(tmp_path: Path) -> None:
     open_artifact(write(tmp_path / "x.dict", {(1,) * 64: (2, 0.5)}).path)
 
 
-@pytest.mark.parametrize(
-    ("inputs", "sources"),
-    [
-        ({}, "--corpus CORPUS"),
-        ({"corpus": "my texts"}, "--corpus 'my texts'"),
-        ({"packs": [{"name": "pl.pack"}, {"name": "a b.pack"}]}, "--pack pl.pack --pack 'a b.pack'"),
-        ({"packs": [{"name": "pl.pack"}, 7], "corpus": "t"}, "--pack pl.pack --corpus t"),
-    ],
-)
-def test_another_version_is_not_read(tmp_path: Path, inputs: dict[str, Any], sources: str) -> None:
-    path = tmp_path / "x.dict"
-    write(path, SMALL)
-    edit_manifest(path, lambda manifest: manifest.update(version=Dictionary.version + 1, inputs=inputs))
-    with pytest.raises(
-        ArtifactError, match=f"version {Dictionary.version + 1} .*reads version {Dictionary.version}"
-    ) as caught:
-        Dictionary(path)
-    assert str(caught.value).endswith(f"this version: spectool build-dict --tokenizer small {sources} -o {path}")
-
-
-def test_a_flipped_byte_anywhere_is_found(tmp_path: Path) -> None:
+def test_another_version_is_not_read(tmp_path: Path) -> None:
     path = write(tmp_path / "x.dict", SMALL).path
-    data = path.read_bytes()
-    for place in range(0, len(data), 1 + len(data) // 500):
-        path.write_bytes(data[:place] + bytes([data[place] ^ 0x40]) + data[place + 1 :])
-        with pytest.raises(ArtifactError, match=r"x\.dict"):
-            Dictionary(path)
-    path.write_bytes(data)
-    open_artifact(path)
+    edit_manifest(path, lambda manifest: manifest.update(version=Dictionary.version + 1))
+    with pytest.raises(ArtifactError, match=rf"version {Dictionary.version + 1} .*: spectool build-dict$"):
+        Dictionary(path)
 
 
 def test_states_find_what_look_ups_do_on_real_text(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_a_pair_whose_tokenizers_fit_is_fine_and_one_whose_joins_are_lost_is_not
 
 def test_text_that_one_side_does_not_keep_tells_nothing_but_that(good: Manifest) -> None:
     s, manifest = changeable(good)
-    s["draft_to_target"] |= {"texts": 1, "lossy_texts": 9, "string_free": None}
+    s["draft_to_target"] |= {"texts": 1, "lossy_texts": 9}
     s["draft"]["limits"] = ["lower-cases"]
     usable, verdict = judge(manifest)
     s["draft_to_target"]["texts"] = 0
@@ -81,6 +81,6 @@ def test_text_that_one_side_does_not_keep_tells_nothing_but_that(good: Manifest)
 def test_an_empty_text_is_not_taken_for_a_bad_pair(good: Manifest) -> None:
     s, manifest = changeable(good)
     for counts in (s["draft_to_target"], s["target_to_draft"]):
-        counts |= {"texts": 0, "tokens": 0, "lossy_texts": 0, "string_free": None}
+        counts |= {"texts": 0, "tokens": 0, "lossy_texts": 0}
     usable, verdict = judge(manifest)
     assert usable is None and verdict.startswith("nothing can be said")

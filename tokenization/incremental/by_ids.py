@@ -228,3 +228,11 @@ def _first_character(data: bytes) -> str:
 def _last_character(data: bytes) -> str:
     """The character that bytes end with; empty where they end inside one."""
     return next(filter(None, (text_of(data[-size:]) for size in range(1, _CHARACTER + 1))), "")
+
+
+IncrementalEncoder = IncrementalBPE | TailReencoder
+
+
+def encoder_of(tokenizer: Tokenizer, by_ids: bool) -> IncrementalEncoder:
+    """What joins ids of a tokenizer, on ids or through text."""
+    return IncrementalBPE(tokenizer) if by_ids else TailReencoder(tokenizer)

@@ -5,8 +5,8 @@ Generation keeps the committed text in draft ids with it, and `spectool align` r
 
 from collections.abc import Sequence
 
+from spectool.tokenization.incremental.by_ids import IncrementalEncoder
 from spectool.tokenization.incremental.by_text import TailReencoder, recent, whole_characters
-from spectool.tokenization.incremental.encoder import IncrementalEncoder
 
 
 class TranslatedText:

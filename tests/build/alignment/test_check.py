@@ -24,9 +24,8 @@ from spectool.runtime.demo_models import demo_path
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.tests.running import figures
 from spectool.tokenization.incremental import by_ids
-from spectool.tokenization.incremental.by_ids import IncrementalBPE
+from spectool.tokenization.incremental.by_ids import IncrementalBPE, encoder_of
 from spectool.tokenization.incremental.by_text import TailReencoder
-from spectool.tokenization.incremental.encoder import encoder_of
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.tokenizer import Tokenizer

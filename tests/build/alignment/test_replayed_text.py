@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from spectool.build.alignment.replayed_text import (
-    WINDOW,
     ReplayCounts,
     absorption_risks,
     is_whole,
@@ -48,9 +47,6 @@ def test_nothing_is_spelled_otherwise(
     assert (counts.texts, counts.lossy_texts, counts.different_tokens) == (len(texts), 0, 0)
     assert counts.tokens == sum(len(other_bundled.encode(text)) for text in texts)
     assert 0 < counts.replaced.sum() < counts.tokens / 2
-    assert 0 < counts.windows_with_strings < counts.windows
-    assert replay(other_bundled, bundled, into_bundled, texts).windows_with_strings == 0, "it is all remembered"
-    assert counts.windows == sum(-(-len(other_bundled.encode(text)) // WINDOW) for text in texts)
 
 
 def test_wrong_merges_are_noticed(
@@ -94,16 +90,3 @@ def test_lossy_texts_are_left_out(other_bundled: Tokenizer, bundled: Tokenizer, 
     """A sign that stands for a space does not come back."""
     counts = replay(other_bundled, bundled, into_bundled, ["kot", "▁kot"])
     assert (counts.texts, counts.lossy_texts) == (1, 1)
-
-
-def test_ratios() -> None:
-    counts = ReplayCounts(texts=2, tokens=12, windows=4, windows_with_strings=1)
-    assert counts.as_dict() == {
-        "texts": 2,
-        "lossy_texts": 0,
-        "other_tokens": 0,
-        "different_tokens": 0,
-        "tokens": 12,
-        "string_free": 0.75,
-    }
-    assert ReplayCounts().as_dict()["string_free"] is None, "nothing was replayed"

@@ -117,9 +117,9 @@ def test_bytes_are_kept_to_and_used(tokenizer: Tokenizer, counts: Counts, tmp_pa
 
 
 def test_no_room_is_an_error(tokenizer: Tokenizer, counts: Counts, tmp_path: Path) -> None:
-    options = BackoffOptions(max_bytes=300, max_context=4)
+    options = BackoffOptions(max_bytes=30, max_context=4)
     prepared = prepare_backoff(tokenizer, counts, options, quiet)
-    with pytest.raises(SpectoolError, match=r"fits in 300 bytes.*--max-bytes"):
+    with pytest.raises(SpectoolError, match=r"fits in 30 bytes.*--max-bytes"):
         build_backoff(prepared, {}, tmp_path / "x.dict", options, quiet)
     assert not (tmp_path / "x.dict").exists()
 
