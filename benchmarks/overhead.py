@@ -30,8 +30,8 @@ import click
 import mlx.core as mx
 from mlx_lm.models.cache import ArraysCache, KVCache, RotatingKVCache
 
-from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.packs.stage import count_and_build
 from spectool.corpora import open_corpus
 from spectool.runtime import DraftStatistics, generate_step, load_drafter
 from spectool.runtime.demo_models import demo_path

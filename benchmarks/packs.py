@@ -28,10 +28,9 @@ from real_text import read_text
 from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.pack import Pack
 from spectool.build.corpus_reading import encode_text, quiet
-from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.packs.options import PackOptions
-from spectool.build.packs.stage import build_pack, compile_and_build, open_pack
+from spectool.build.packs.stage import build_pack, count_and_build, open_pack
 from spectool.corpora import open_corpus
 from spectool.measure.replay import replay
 from spectool.runtime.drafters.lookup import LookupDrafter
@@ -138,7 +137,7 @@ def main(
             if kind == "direct" and not path.exists():
                 count_and_build(tokenizer, open_corpus(str(text)), path, options, quiet)
             elif kind != "direct":
-                compile_and_build(tokenizer, [packs[kind]], None, path, options, quiet)
+                count_and_build(tokenizer, None, path, options, quiet, [packs[kind]])
             rows[kind] = {
                 "seconds": round(time.perf_counter() - began, 1),
                 "processor_seconds": round(time.process_time() - used, 1),

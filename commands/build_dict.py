@@ -53,7 +53,7 @@ def build_dict(
         spectool build-dict --tokenizer ./Bielik-11B --corpus texts/ -o texts.dict
     """
     from spectool.artifacts.dictionary import Dictionary
-    from spectool.build.packs.stage import compile_and_build, open_pack
+    from spectool.build.packs.stage import count_and_build, open_pack
     from spectool.commands.shared.tokenizers import open_tokenizers
 
     if corpus is None and not packs:
@@ -64,7 +64,7 @@ def build_dict(
     (target,) = open_tokenizers(Dictionary.format, out, target=tokenizer)
     names = [*(pack.path.name for pack in counted), *filter(None, [corpus])]
     path = out or default_path(f"{slug('-'.join(names))}.{target.fingerprint[:8]}.backoff-{digest(options)}.dict")
-    manifest = compile_and_build(target, counted, source, path, options, say)
+    manifest = count_and_build(target, source, path, options, say, counted)
     print_result(path, manifest, as_json)
     if not as_json:
         say_next(["generate", "--model", model_of(tokenizer, "MODEL"), "--dict", str(path)])

@@ -16,7 +16,7 @@ import click
 from spectool import ArtifactError, CorpusError, MissingExtra, SpectoolError
 from spectool.artifacts.alignment import Alignment
 from spectool.artifacts.alignment_report import require_checked
-from spectool.artifacts.artifact import read_manifest
+from spectool.artifacts.artifact import open_artifact, read_manifest
 from spectool.artifacts.atomic import atomic_file
 from spectool.artifacts.default_paths import AUTO, default_path, digest, draft_path, slug
 from spectool.artifacts.manifest import Manifest
@@ -24,7 +24,7 @@ from spectool.artifacts.pack import Pack
 from spectool.build.alignment.stage import build_alignment
 from spectool.build.corpus_reading import quiet
 from spectool.build.packs.bundled import bundled_packs
-from spectool.build.packs.stage import compile_and_build, described, open_pack
+from spectool.build.packs.stage import count_and_build, described, open_pack
 from spectool.build.pruning.stage import prune_model, read_record
 from spectool.commands.build_dict import options_for
 from spectool.commands.doctor import measured
@@ -142,7 +142,7 @@ class Setup:
         self, target: Tokenizer, source: str, inputs: dict[str, Any], packs: Sequence[Pack], corpus: Corpus | None
     ) -> None:
         path = default_path(f"{slug(source)}-{digest(Path(source).absolute())}.{target.fingerprint[:8]}.dict")
-        make = partial(compile_and_build, target, packs, corpus, path, options_for(corpus), say)
+        make = partial(count_and_build, target, corpus, path, options_for(corpus), say, packs)
         self._step("build-dict", path.name, _is_made_from(_manifest(path), inputs), make)
 
     def _prepare(
@@ -283,7 +283,7 @@ def _require_language(name: str, draft: Tokenizer, target: Tokenizer, sample: Se
 
 def _manifest(path: Path) -> Manifest | None:
     with suppress(ArtifactError):
-        return read_manifest(path)
+        return open_artifact(path).manifest  # which another version could not read
     return None
 
 

@@ -61,18 +61,10 @@ def _rows(source: HubSource) -> Iterator[dict[str, Any]]:
             for values in zip(*batch.values(), strict=True):
                 yield dict(zip(batch, values, strict=True))
     except Exception as error:
-        raise _failure(source.name, error) from error
-
-
-def _failure(name: str, error: Exception) -> CorpusError:
-    reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    said = f"{type(error).__name__} {error}".lower()
-    page = f"https://huggingface.co/datasets/{name}"
-    if re.search(r"\bgated\b|\b(401|403)\b", said):
-        step = f"Accept its terms at {page}, then: hf auth login"
-    elif isinstance(error, ConnectionError) or "offline" in said or "localentrynotfound" in said:
-        step = f"Check the network, or fetch its files elsewhere: hf download --repo-type dataset {name} --local-dir "
-        step += "DIR. Then name DIR or a folder in it, without hf:"
-    else:
-        step = f"Check name, configuration and split at {page}, or log in if it is private"
-    return CorpusError(f"hf:{name}: the data set cannot be read ({reason}). {step}")
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        name = source.name
+        raise CorpusError(
+            f"hf:{name}: the data set cannot be read ({reason}). Check name, configuration, split and terms at "
+            f"https://huggingface.co/datasets/{name}, or log in: hf auth login. Without network, fetch it elsewhere: "
+            f"hf download --repo-type dataset {name} --local-dir DIR. Then name DIR, or a folder in it, without hf:"
+        ) from error

@@ -10,14 +10,13 @@ import numpy as np
 from spectool import SpectoolError
 from spectool.artifacts.dictionary import Dictionary, Entry, dictionary_arrays
 from spectool.artifacts.manifest import Manifest
-from spectool.build.corpus_reading import Progress, describe_corpus
-from spectool.build.counting import Counts, count_windows
+from spectool.build.corpus_reading import Progress
+from spectool.build.counting import Counts
 from spectool.build.dictionary.backoff import CandidateEntries, Predictions
-from spectool.build.dictionary.held_out import Calibration, HeldOutText, has_few, split_off
+from spectool.build.dictionary.held_out import Calibration, HeldOutText
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.dictionary.size_limits import Chosen, arrays_within
 from spectool.build.dictionary.smoothing import open_windows
-from spectool.corpora import Corpus
 from spectool.tokenization.tokenizer import Tokenizer
 
 _BYTES_AN_ENTRY = 4.4  # first guess
@@ -99,22 +98,6 @@ def build_backoff(
         inputs=inputs,
         statistics=statistics | shape,
     )
-
-
-def count_and_build(
-    tokenizer: Tokenizer, corpus: Corpus, out: Path, options: BackoffOptions, progress: Progress
-) -> Manifest:
-    """Count a corpus, all but a small part that is held out, and build from that; arguments as above.
-
-    Raises:
-        CorpusError: The text cannot be read.
-        SpectoolError: It does not fit into memory, or there is nothing to build from.
-    """
-    held_out: list[str] = []
-    texts = (document.text for document in split_off(corpus, held_out, has_few(corpus)))
-    counts = count_windows(corpus, texts, tokenizer, options.max_context + 1, options.min_count, progress)
-    prepared = prepare_backoff(tokenizer, counts, options, progress, held_out)
-    return build_backoff(prepared, describe_corpus(corpus), out, options, progress)
 
 
 def _entries(counts: Counts, chosen: Sequence[Predictions], calibration: Calibration | None) -> Iterator[Entry]:

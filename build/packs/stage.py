@@ -100,19 +100,19 @@ def counts_of(pack: Pack, orders: int) -> PieceCounts:
     return PieceCounts(pack.pieces, Counts(tuple(levels), len(pack.pieces), pack.occurrences))
 
 
-def compile_and_build(
+def count_and_build(
     tokenizer: Tokenizer,
-    packs: Sequence[Pack],
     corpus: Corpus | None,
     out: Path,
     options: BackoffOptions,
     progress: Progress,
+    packs: Sequence[Pack] = (),
 ) -> Manifest:
-    """Build a dictionary for a tokenizer from packs, text, or both; arguments as for `build_backoff`.
+    """Build a dictionary from a corpus, of which a small part is held out, and from packs; other arguments as above.
 
     Raises:
         CorpusError: The text cannot be read.
-        SpectoolError: It does not fit into memory.
+        SpectoolError: It does not fit into memory, or there is nothing to build from.
     """
     parts, held_out = list[Counts](), list[str]()
     if corpus is not None:  # first, because it may be refused
@@ -127,7 +127,7 @@ def compile_and_build(
                 "less often than from a dictionary of the text itself"
             )
         parts.append(counts)
-    counts = add_counts(parts, tokenizer.size)
+    counts = add_counts(parts, tokenizer.size) if packs else parts[0]
     inputs = ({"packs": described(packs)} if packs else {}) | ({} if corpus is None else describe_corpus(corpus))
     prepared = prepare_backoff(tokenizer, counts, options, progress, held_out)
     return build_backoff(prepared, inputs, out, options, progress)

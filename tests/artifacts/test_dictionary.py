@@ -14,8 +14,8 @@ from spectool import ArtifactError, SpectoolError
 from spectool.artifacts.artifact import open_artifact
 from spectool.artifacts.dictionary import START, Dictionary, Entry, Match, dictionary_arrays
 from spectool.artifacts.numbers import to_digits
-from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.packs.stage import count_and_build
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tokenization.opening import open_tokenizer

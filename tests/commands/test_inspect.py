@@ -29,7 +29,7 @@ def dictionary(tmp_path: Path) -> Path:
 
 def test_damage_is_an_error(dictionary: Path, tmp_path: Path) -> None:
     whole = dictionary.read_bytes()
-    for place in (-1, -200):
+    for place in (-1, -40):
         bad = tmp_path / f"damaged{place}.dict"
         bad.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place:][1:])
         assert f"{bad}: SHA-256 is " in error_of(run("inspect", bad))

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pyarrow
 import pytest
-from datasets.exceptions import DatasetNotFoundError
 from pyarrow import parquet
 
 from spectool import CorpusError
 from spectool.corpora import open_corpus
-from spectool.corpora.hub import HubSource, _failure, parse_hub_source
+from spectool.corpora.hub import HubSource, parse_hub_source
 
 
 @pytest.fixture(autouse=True)
@@ -101,32 +100,6 @@ def test_a_copy_of_a_data_set_is_read_without_hf(tables: Path) -> None:
     """As the error says that names `hf download`."""
     found = [document.text for document in open_corpus("tables#text")]
     assert found == ["тест", "а", "й"] and open_corpus("tables/data").total_bytes
-
-
-@pytest.mark.parametrize(
-    ("error", "step"),
-    [
-        (
-            DatasetNotFoundError(
-                "Dataset 'a/b' is a gated dataset on the Hub. You must be authenticated to access it."
-            ),
-            "Accept its terms at https://huggingface.co/datasets/a/b, then: hf auth login",
-        ),
-        (
-            DatasetNotFoundError("Dataset 'a/b' doesn't exist on the Hub or cannot be accessed."),
-            "Check name, configuration and split at https://huggingface.co/datasets/a/b",
-        ),
-        (ConnectionError("Couldn't reach 'a/b' on the Hub"), "Check the network"),
-        (ValueError("BuilderConfig 'uk' not found. Available: ['pl']\nmore"), "Check name, configuration and split"),
-        (OSError("403 Client Error: Forbidden"), "Accept its terms"),
-        (RuntimeError(), "Check name, configuration and split"),
-    ],
-)
-def test_a_failure_of_the_hub_names_the_next_step(error: Exception, step: str) -> None:
-    message = str(_failure("a/b", error))
-    assert message.startswith("hf:a/b: the data set cannot be read (")
-    assert step in message
-    assert "\n" not in message
 
 
 @pytest.mark.parametrize(

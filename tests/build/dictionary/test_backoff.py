@@ -11,10 +11,11 @@ from spectool.artifacts.artifact import open_artifact
 from spectool.artifacts.dictionary import Dictionary
 from spectool.build.counting import Counts
 from spectool.build.dictionary.backoff import LEAST_GAIN, CandidateEntries, number_of
-from spectool.build.dictionary.backoff_stage import build_backoff, count_and_build, prepare_backoff
+from spectool.build.dictionary.backoff_stage import build_backoff, prepare_backoff
 from spectool.build.dictionary.held_out import EVERY, STRETCH, HeldOutText, split_off
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.dictionary.smoothing import open_windows, smooth
+from spectool.build.packs.stage import count_and_build
 from spectool.corpora import Document, open_corpus
 from spectool.measure.replay import replay
 from spectool.runtime.drafters.lookup import LookupDrafter

@@ -11,7 +11,7 @@ from spectool.build.corpus_reading import quiet
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.packs.compiling import compile_pack
 from spectool.build.packs.options import PackOptions
-from spectool.build.packs.stage import build_pack, compile_and_build
+from spectool.build.packs.stage import build_pack, count_and_build
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.build.counting_twin import spelled, token_windows
@@ -67,7 +67,7 @@ def test_text_counts_on_top_of_a_pack(tmp_path: Path) -> None:
     tokenizer = open_tokenizer(demo_path("target") / "tokenizer.json")
     tokens = []
     for name, corpus in (("pack.dict", None), ("both.dict", open_corpus(str(own)))):
-        manifest = compile_and_build(tokenizer, [pack], corpus, tmp_path / name, BackoffOptions(), quiet)
+        manifest = count_and_build(tokenizer, corpus, tmp_path / name, BackoffOptions(), quiet, [pack])
         assert manifest.inputs["packs"] == [{"name": "x.pack", "sha256": pack.file.sha256, "language": "pl"}]
         tokens.append(manifest.statistics["tokens"])
     assert tokens[1] > tokens[0] > 0

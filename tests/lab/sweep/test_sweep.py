@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from spectool.artifacts.dictionary import Dictionary
-from spectool.build.dictionary.backoff_stage import count_and_build
 from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.packs.stage import count_and_build
 from spectool.cli import main
 from spectool.corpora import open_corpus, sample_path
 from spectool.lab.dictspec import DictSpecDrafter, DictSpecOptions, WordNgrams, dictspec_table
@@ -122,7 +122,7 @@ def test_runs_on_real_tokenizers_equal_tables_that_are_replayed(
 
 
 def test_backoff_dictionaries_are_swept(tmp_path: Path) -> None:
-    axes = BackoffAxes(max_bytes=(15_000, 25_000), min_prob=(0.0, 0.2))
+    axes = BackoffAxes(max_bytes=(6_000, 9_000), min_prob=(0.0, 0.2))
     uk = Language(build="sample:uk", replay="sample:pl")
     grid = Grid(tokenizers={"target": TARGET}, languages={"uk": uk}, backoff=axes, replay_tokens=2500)
     rows = {(row["max_bytes"], row["min_prob"]): row for row in run_sweep(grid, tmp_path / "out")[0]}
@@ -131,14 +131,14 @@ def test_backoff_dictionaries_are_swept(tmp_path: Path) -> None:
         assert 0.8 * max_bytes < row["file_bytes"] <= max_bytes
     corpus = open_corpus("sample:uk")
     tokenizer = open_tokenizer(TARGET)
-    count_and_build(tokenizer, corpus, tmp_path / "x.dict", BackoffOptions(max_bytes=15_000), lambda step: None)
+    count_and_build(tokenizer, corpus, tmp_path / "x.dict", BackoffOptions(max_bytes=6_000), lambda step: None)
     documents: list[list[int]] = []
     for document in open_corpus("sample:pl"):
         if sum(map(len, documents)) < 2500:
             documents.append(tokenizer.encode(document.text))
     for floor in (0.0, 0.2):
         expected = replay(documents, LookupDrafter(Dictionary(tmp_path / "x.dict"), min_probability=floor))
-        row = rows[15_000, floor]
+        row = rows[6_000, floor]
         assert (row["passes"], row["proposed"], row["accepted"]) == (
             expected.passes,
             expected.proposed,
