@@ -2,7 +2,7 @@
 
     alphabet      uint32[ranks]     token id of each rank, most frequent first
     nodes         numbers[nodes]    twice the number of a node's children, and one more if a context ends there
-    ranks         numbers[nodes-1]  rank of each node's token but the root's, counted from its left sibling's on
+    ranks         numbers[nodes-1]  rank of each node's token but the root's, as gaps among siblings
     next_token    numbers[entries]  rank of the token that is proposed after each context
     probability   uint8[entries]    (value + 1) / 256
 
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from spectool import SpectoolError
 from spectool.artifacts.artifact import Artifact
 from spectool.artifacts.container import typed
-from spectool.artifacts.numbers import to_digits
+from spectool.artifacts.numbers import from_gaps, gaps_of, to_digits
 
 State: TypeAlias = tuple[int, ...]
 """The ranks of the newest tokens of a sequence, newest first, as many as the longest context has."""
@@ -88,8 +88,7 @@ class Dictionary(Artifact):
         children, ends = np.divmod(self._numbers("nodes", nodes), 2)
         first = np.concatenate([[0], np.cumsum(children)])  # place of each node's first child among all but the root
         self._check_tree(first, nodes)
-        after = np.cumsum(self._numbers("ranks", nodes - 1) + 1)
-        ranks = after - np.concatenate([[0], after])[np.repeat(first[:-1], children)] - 1
+        ranks = from_gaps(self._numbers("ranks", nodes - 1), children)
         self._check_below("ranks", ranks, len(tokens), "numbers outside the alphabet")
         probability = self._array("probability", "uint8")
         self._expect(int(ends.sum()) == len(probability), f"{len(probability):,} for {ends.sum():,}", "probability")
@@ -191,7 +190,7 @@ def dictionary_arrays(entries: Iterable[Entry]) -> tuple[dict[str, NDArray[Any]]
         new = begins[:, depth]
         parent, ranks = node[new], contexts[new, depth]
         nodes.append(2 * np.bincount(parent, minlength=len(ends_above)) + ends_above)
-        gaps.append(np.where(np.diff(parent, prepend=-1) > 0, ranks, np.diff(ranks, prepend=0) - 1))
+        gaps.append(gaps_of(ranks, parent))
         node, ends_above = np.cumsum(new) - 1, (lengths[new] == depth + 1).astype(np.int64)
     by_level = np.argsort(lengths, kind="stable")
     numbers = {"nodes": np.concatenate(nodes), "ranks": np.concatenate(gaps), "next_token": following[by_level]}

@@ -1,4 +1,7 @@
-"""Whole numbers in few bytes: seven bits a byte, the lowest first; all but the last byte have the highest bit set."""
+"""Whole numbers in few bytes: seven bits a byte, the lowest first; all but the last byte have the highest bit set.
+
+Numbers that ascend within groups are smaller as gaps: how many are skipped since the one before, or since 0.
+"""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,3 +33,15 @@ def from_digits(digits: NDArray[np.uint8], count: int) -> NDArray[np.int64]:
     exponents = 7 * (np.arange(len(digits)) - np.repeat(starts, lengths))
     numbers: NDArray[np.int64] = np.add.reduceat((digits & 0x7F).astype(np.int64) << exponents, starts)
     return numbers
+
+
+def gaps_of(numbers: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The gaps of numbers that ascend in each group; ``group`` ascends."""
+    return np.where(np.diff(group, prepend=-1) > 0, numbers, np.diff(numbers, prepend=0) - 1)
+
+
+def from_gaps(gaps: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The numbers with these gaps, in groups of these sizes."""
+    ends = np.cumsum(gaps + 1)
+    before: NDArray[np.int64] = np.concatenate([[0], ends])[np.repeat(np.cumsum(sizes) - sizes, sizes)]
+    return ends - before - 1

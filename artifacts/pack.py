@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from spectool import ArtifactError
 from spectool.artifacts.artifact import Artifact
 from spectool.artifacts.container import typed
-from spectool.artifacts.numbers import to_digits
+from spectool.artifacts.numbers import from_gaps, gaps_of, to_digits
 
 ORDERS = 5  # highest order of an n-gram
 LONGEST_PIECE = 64  # characters
@@ -91,24 +91,19 @@ class Pack(Artifact):
         places = np.split(self._numbers("places", sum(rows[1:])), np.cumsum(rows[1:])[:-1])
         none = np.zeros(rows[0], np.int64)
         self.orders = [Order(none, none, np.arange(rows[0]), count[0])]
-        after, begin = (
-            np.array([rows[0]]),
-            np.zeros(1, np.int64),
-        )  # n-grams that begin with each one of two orders before
+        # How many n-grams begin with each one of two orders before, and where they begin.
+        after, begin = np.array([rows[0]]), np.zeros(1, np.int64)
         for those, gaps, occurrences in zip(followers, places, count[1:], strict=False):
             self._expect(int(those.sum()) == len(gaps), f"{those.sum():,} of {len(gaps):,} n-grams", "followers")
             before = self.orders[-1]
-            prefix = np.repeat(np.arange(len(those)), those)
-            ends = np.cumsum(gaps + 1)
-            first = np.cumsum(those) - those
-            place = ends - np.concatenate([[0], ends])[first][prefix] - 1
+            prefix, place = np.repeat(np.arange(len(those)), those), from_gaps(gaps, those)
             context = before.suffix[prefix]
             self._expect(bool((place < after[context]).all()), "no n-gram of the order before", "places")
             suffix = begin[context] + place
             most = np.minimum(before.count[prefix], before.count[suffix])
             self._expect(bool((occurrences <= most).all()), "an n-gram occurs more often than a part of it", "counts")
             self.orders.append(Order(prefix, suffix, before.piece[suffix], occurrences))
-            after, begin = those, first
+            after, begin = those, np.cumsum(those) - those
 
     def __len__(self) -> int:
         return sum(len(order.count) for order in self.orders)
@@ -132,12 +127,8 @@ def pack_arrays(
     begin = np.zeros(1, np.int64)
     for before, order in pairwise(orders):
         those = np.bincount(order.prefix, minlength=len(before.count))
-        place = order.suffix - begin[before.suffix[order.prefix]]
-        gaps = np.diff(place, prepend=-1) - 1
-        new = np.diff(order.prefix, prepend=-1) > 0
-        gaps[new] = place[new]
         followers.append(those)
-        places.append(gaps)
+        places.append(gaps_of(order.suffix - begin[before.suffix[order.prefix]], order.prefix))
         begin = np.cumsum(those) - those
     steps = [np.rint(STEPS * np.log2(np.maximum(order.count, 1))) for order in orders]
     content = {

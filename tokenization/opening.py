@@ -14,11 +14,7 @@ from typing import Any
 import tokenizers
 
 from spectool import TokenizerError
-from spectool.tokenization.backend import (
-    backend_errors,
-    sections,
-    with_added_tokens,
-)
+from spectool.tokenization.backend import backend_errors, sections, with_added_tokens
 from spectool.tokenization.hub_names import cached_snapshot, looks_like_hub_id, require_on_hub
 from spectool.tokenization.roles import find_roles
 from spectool.tokenization.tokenizer import Tokenizer

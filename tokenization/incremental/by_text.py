@@ -31,14 +31,7 @@ _SURE = 3  # ids on which two encodings must agree
 _LONG = 3  # times as many where no word begins among them
 _CROSSING = 2  # times as many of both where tokens continue across a space: there words do not begin alike
 _REMEMBERED = 32  # encodings: what was encoded with new text is asked for again without it
-_SIGNS = (
-    b"&",
-    b"~",
-    b"\n",
-    b"q",
-    b"x",
-    b"0",
-)  # stand-ins for the text before the cut; letters mid-word
+_SIGNS = (b"&", b"~", b"\n", b"q", b"x", b"0")  # stand-ins for the text before the cut; letters mid-word
 
 
 class TailReencoder:
