@@ -124,7 +124,7 @@ def _table(costs: PassCosts, lengths: list[dict[str, Any]]) -> str:
     for length in lengths:
         times = [f"{length['milliseconds'][depth]:.1f}" if depth in length["milliseconds"] else "" for depth in depths]
         needed = length["break_even"]
-        right = f"{needed:.0%}" if needed else "never pays" if length["draft_tokens"] else ""
+        right = f"{needed:.0%}" if needed is not None else "never pays" if length["draft_tokens"] else ""
         rows.append([str(length["draft_tokens"]), *times, right, "same" if length["same_bits"] else ""])
     return table(["draft tokens", *(f"ms at {depth:,}" for depth in depths), "must be right", "bits"], rows)
 

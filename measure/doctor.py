@@ -130,10 +130,5 @@ def break_even(curve: dict[int, float], length: int, draft_pass: float = 0.0) ->
         draft_pass: Seconds of a pass of the draft model over one token; 0 for look-ups.
     """
     wanted = (curve[length + 1] + length * draft_pass) / curve[1]
-    if wanted > length + 1:
-        return None
-    low, high = 0.0, 1.0
-    while high - low > 1e-4:
-        middle = (low + high) / 2
-        low, high = (middle, high) if math.fsum(middle**i for i in range(length + 1)) < wanted else (low, middle)
-    return high
+    thousandths = (each / 1000 for each in range(1001))
+    return next((each for each in thousandths if math.fsum(each**i for i in range(length + 1)) >= wanted), None)

@@ -13,6 +13,7 @@ import pytest
 from spectool import SpectoolError
 from spectool.measure.bench.results import PLAIN, DrafterSpec, Generation, Options
 from spectool.measure.bench.run import Target
+from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet, Proposal
@@ -47,25 +48,18 @@ class Reader(Drafter):
 
     name = "reader"
     costs_a_pass = True
-    passes = 0
 
     def __init__(self) -> None:
-        self.starts = 0
-        self.cache: Any = self  # which `forget` empties
-        self._read: list[int] = []
+        self.cache = TextCache(load_model(str(demo_path("draft")))[0])
         self._prompt: list[int] = []
 
-    def forget(self) -> None:
-        self._read = []
-
     def start(self, prompt: Sequence[int]) -> None:
-        self.starts += 1
         self._prompt = list(prompt)
 
     def propose(self, limit: int) -> Proposal:
-        if self._read != self._prompt:
+        if self.cache is not None and self.cache.tokens != self._prompt:  # `forget` empties them
             time.sleep(READ)
-            self._read = self._prompt
+            self.cache.tokens = list(self._prompt)
         return Proposal((), "")
 
     def commit(self, tokens: Sequence[int]) -> None:
@@ -77,6 +71,9 @@ class Silent(Reader):
 
     name = "silent"
     costs_a_pass = False
+
+    def __init__(self) -> None:
+        self.cache = None
 
     def propose(self, limit: int) -> Proposal:
         return Proposal((), "")
