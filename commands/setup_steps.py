@@ -38,7 +38,7 @@ from spectool.measure.bench.prompts import LANGUAGES
 from spectool.measure.bench.results import Options, Run, Verdict, verdict_of
 from spectool.measure.bench.run import run_benchmark
 from spectool.measure.doctor import SECONDS
-from spectool.measure.drafts import advise, cached_draft, require_common, require_smaller
+from spectool.measure.drafts import LARGEST, advise, cached_draft
 from spectool.measure.first_guesses import right_guesses, right_proposals, share
 from spectool.measure.forms import keep_fastest
 from spectool.measure.machines import cheaper_here
@@ -63,6 +63,8 @@ _UNMEASURED = (
     "text: --corpus FILE. Meanwhile, drafting stops by itself where it does not pay."
 )
 _WINDOW = 32  # tokens of a prompt from the text, in languages without built-in prompts
+_FEWEST = 0.02  # of the target's longer tokens that a draft's vocabulary has as well
+_LONG = 3  # bytes: shorter tokens are in every vocabulary
 _TRIED, _TRIED_LENGTH = 8, 600  # texts, and characters of each, on which first guesses are compared
 
 
@@ -114,10 +116,19 @@ class Setup:
 
     def _fitting(self, name: str, target: Tokenizer) -> Tokenizer:
         """The tokenizer of a draft model, once it is clear that the model may be worth having."""
-        sizes = [get_total_parameters(load_model(each, lazy=True)[0]) for each in (name, self.model)]
-        require_smaller(name, *sizes)
+        weights, ours = (get_total_parameters(load_model(each, lazy=True)[0]) for each in (name, self.model))
+        if weights > LARGEST * ours:
+            raise SpectoolError(
+                f"{name}: it has {weights / 1e6:,.3g} million weights, more than half of the {ours / 1e6:,.3g} million "
+                "of your model, so its passes would cost more than they save. Take a smaller draft model, or none"
+            )
         draft = open_tokenizer(model_directory(name))
-        require_common(draft, target)
+        tokens, known = ({each for each in one.token_bytes if len(each) >= _LONG} for one in (target, draft))
+        if len(tokens & known) <= _FEWEST * min(len(tokens), len(known)):
+            raise SpectoolError(
+                f"{draft.name}: only {len(tokens & known):,} of {target.name}'s {len(tokens):,} longer tokens are in "
+                "its vocabulary, so it does not write the same languages. Take another draft model, or none"
+            )
         return draft
 
     def _sources(self) -> tuple[list[Pack], list[str]]:

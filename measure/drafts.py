@@ -21,15 +21,12 @@ from spectool.measure.machines import Machine, machines_for
 from spectool.runtime.machine import weight_bytes
 from spectool.runtime.policy.curve import PassCurve
 from spectool.tokenization.hub_names import cached_snapshot
-from spectool.tokenization.tokenizer import Tokenizer
 
 _BYTES = 2  # of a weight, as drafts are published
 _MOST = 8  # draft tokens
 PASSES = 1.6  # of a draft model for each token in the target's ids: some are cut, or settle the one before
 _WORTH = 1.03  # times as fast as look-ups, in the middle of both ranges
-_LARGEST = 0.5  # of the target's bytes or weights
-_FEWEST = 0.02  # of the target's longer tokens that a draft's vocabulary has as well
-_LONG = 3  # bytes: shorter tokens are in every vocabulary
+LARGEST = 0.5  # of the target's bytes or weights
 
 
 class Draft(NamedTuple):
@@ -145,7 +142,7 @@ def advise(model: Any, language: str, drafts: Sequence[Draft] | None = None) -> 
     found = [
         _promised(draft, machines, language)
         for draft in (table()[0] if drafts is None else drafts)
-        if draft.right.get(language) and draft.weights <= _LARGEST * weight_bytes(model)
+        if draft.right.get(language) and draft.weights <= LARGEST * weight_bytes(model)
     ]
     return max(found, key=lambda each: sum(each.speed), default=Advice(None))
 
@@ -161,30 +158,3 @@ def _promised(draft: Draft, machines: Sequence[Machine], language: str) -> Advic
             with_draft += [expected_speed(machine.curve, right, PASSES * cost, share=share) for cost in costs]
     speed, alone, cost = ((min(each), max(each)) for each in (with_draft, look_ups, tokens))
     return Advice(draft, speed, alone, cost, sum(speed) >= _WORTH * sum(alone))
-
-
-def require_smaller(name: str, draft: float, target: float) -> None:
-    """Refuse a draft model with more than half of the target's weights; both are numbers of weights.
-
-    Raises:
-        SpectoolError: It is too large.
-    """
-    if draft > _LARGEST * target:
-        raise SpectoolError(
-            f"{name}: it has {draft / 1e6:,.3g} million weights, more than half of the {target / 1e6:,.3g} million of "
-            "your model, so its passes would cost more than they save. Take a smaller draft model, or none"
-        )
-
-
-def require_common(draft: Tokenizer, target: Tokenizer) -> None:
-    """Refuse a draft model whose vocabulary has nothing in common with the target's.
-
-    Raises:
-        SpectoolError: Hardly any token of some length is in both.
-    """
-    ours, theirs = ({each for each in one.token_bytes if len(each) >= _LONG} for one in (target, draft))
-    if len(ours & theirs) <= _FEWEST * min(len(ours), len(theirs)):
-        raise SpectoolError(
-            f"{draft.name}: only {len(ours & theirs):,} of {target.name}'s {len(ours):,} longer tokens are in its "
-            "vocabulary, so it does not write the same languages. Take another draft model, or none"
-        )
