@@ -84,7 +84,7 @@ def test_what_was_measured_has_a_page_after_sigterm(work: Path) -> None:
     out = work / "terminated.bench"
     command = [sys.executable, "-m", "spectool.cli", *options(work, out, "--prompts", "pl", "--tokens", 400)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as running:
-        while not (out / RUN_FILE).exists() and running.poll() is None:
+        while not ((out / RUN_FILE).exists() and (out / RUN_FILE).stat().st_size) and running.poll() is None:
             time.sleep(0.05)
         running.terminate()
         _, said = running.communicate(timeout=60)
