@@ -42,6 +42,7 @@ from mlx_lm.generate import (
     maybe_quantize_kv_cache,
     wired_limit,
 )
+from mlx_lm.models import cache
 from mlx_lm.models.cache import (
     ArraysCache,
     CacheList,

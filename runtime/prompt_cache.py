@@ -1,0 +1,59 @@
+"""Prompts that ``mlx_lm.cache_prompt`` has read and saved, for ``generate`` to continue."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+
+from spectool import RuntimeUnsupported
+from spectool.runtime.caches.leaves import flatten, lengths, require_cache_of
+from spectool.runtime.groups.link import processes_of
+from spectool.runtime.mlx_lm_compat import cache as mlx_lm_cache
+
+_TRIED = (8, 1, 1)  # tokens of passes that show whether a cache can be continued
+_MOST = 1 << 30  # tokens in a cache; MLX counts positions in 32 bits
+
+
+def load_prompt_cache(path: Path, model: Any, name: str, kv_bits: int | None = None) -> list[Any]:
+    """The prompt cache in a file, after short passes of the model that show that it can be continued.
+
+    Args:
+        path: The file.
+        model: The mlx-lm model that will continue the prompt.
+        name: Its directory or hub id. mlx-lm records which one it has read the prompt with.
+        kv_bits: Bits to which the cache will be quantised, if it is not yet.
+
+    Raises:
+        RuntimeUnsupported: The file holds no prompt cache, a damaged one, or one of another model.
+    """
+    if (count := processes_of(model)) > 1:
+        raise RuntimeUnsupported(f"{path}: a saved prompt is that of one process, and the model is spread over {count}")
+    try:
+        if not path.is_file():  # opening a pipe would wait for its writer
+            raise FileNotFoundError("no regular file has this name")
+        cache: list[Any]
+        cache, metadata = mlx_lm_cache.load_prompt_cache(str(path), return_metadata=True)
+        tried = mlx_lm_cache.load_prompt_cache(str(path))
+        recorded = str(metadata.get("model", name))
+        own = name, str(Path(name).absolute()), str(Path(name).resolve())
+        if recorded not in own and str(Path(recorded).absolute()) not in own:  # a stranger's path is not followed
+            raise ValueError(f"one of {recorded}")
+        require_cache_of(model, cache)
+        if len(held := lengths(cache)) > 1:
+            raise ValueError(f"layers that hold {' and '.join(map(str, sorted(held)))} tokens")
+        found = {entry.bits for entry in cache if hasattr(entry, "bits")}
+        if kv_bits is not None and found - {kv_bits}:
+            raise ValueError(f"one quantised to {min(found)} bits, where --kv-bits {kv_bits} is given")
+        counts = [number for leaf in flatten(cache) for number in leaf.state if isinstance(number, int)]
+        if any(not 0 <= number < _MOST for number in counts):
+            raise ValueError(f"a count of tokens out of range, {min(counts)} or {max(counts)}")
+        for rows in _TRIED:
+            mx.eval(model(mx.zeros((1, rows), dtype=mx.int32), cache=tried))
+    except Exception as error:  # a damaged file can fail in any way, here or in the model
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        again = ["mlx_lm.cache_prompt", "--model", name, "--prompt-cache-file", str(path), "--prompt"]
+        raise RuntimeUnsupported(
+            f"{path}: expected a saved prompt of {name}, got {reason}. Save it again: {shlex.join(again)} …"
+        ) from error
+    return cache
