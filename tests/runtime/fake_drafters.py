@@ -71,15 +71,9 @@ class Guesser(Drafter):
         self._rng = random.Random(seed)
         self._vocabulary = vocabulary
 
-    def start(self, prompt: Sequence[int]) -> None:
-        """No state."""
-
     def propose(self, limit: int) -> Proposal:
         count = self._rng.randint(0, limit)
         return Proposal([self._rng.randrange(self._vocabulary) for _ in range(count)], self.name)
-
-    def commit(self, tokens: Sequence[int]) -> None:
-        """No state."""
 
 
 class Fixed(Drafter):
@@ -91,14 +85,8 @@ class Fixed(Drafter):
         self._tokens = tokens
         self.name = name
 
-    def start(self, prompt: Sequence[int]) -> None:
-        """No state."""
-
     def propose(self, limit: int) -> Proposal:
         return Proposal(self._tokens, self.name)
-
-    def commit(self, tokens: Sequence[int]) -> None:
-        """No state."""
 
 
 class Failing(Reference):

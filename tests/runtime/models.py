@@ -8,6 +8,8 @@ import mlx.nn as nn
 from mlx.utils import tree_map_with_path
 from mlx_lm.generate import generate_step
 
+from spectool.runtime.decoding.generation import generate_step as spectool_step
+
 COMMON = {
     "hidden_size": 64,
     "num_hidden_layers": 2,
@@ -219,6 +221,12 @@ def perturbed(model: Any, *, kind: str = "llama", vocabulary: int = 256, noise: 
 def plain(model: Any, prompt: list[int], count: int, **options: Any) -> list[int]:
     """Return ``count`` tokens of mlx-lm's own loop."""
     return [int(token) for token, _ in generate_step(mx.array(prompt), model, max_tokens=count, **options)]
+
+
+def drafted(model: Any, prompt: list[int], drafter: Any, count: int, **options: Any) -> list[int]:
+    """Return ``count`` tokens of our loop, with up to eight draft tokens at once."""
+    steps = spectool_step(prompt, model, drafter=drafter, max_tokens=count, **{"num_draft_tokens": 8, **options})
+    return [token for token, _, _ in steps]
 
 
 def prompts(count: int, *, vocabulary: int = 256, seed: int = 0) -> list[list[int]]:

@@ -2,29 +2,23 @@
 
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import mlx.core as mx
 import pytest
 from mlx_lm.tokenizer_utils import TokenizerWrapper
 from transformers import PreTrainedTokenizerFast
 
 from spectool import FingerprintMismatch, RuntimeUnsupported, SpectoolError, TokenizerError
-from spectool.artifacts.alignment import Alignment
 from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
-from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.drafter import DrafterSet
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.loading import load_drafter, load_model
-from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
-from spectool.tests.runtime.models import plain, tiny_model
+from spectool.tests.runtime.models import drafted, plain, tiny_model
 from spectool.tokenization.opening import open_tokenizer
-from spectool.tokenization.tokenizer import Tokenizer
 
 PROMPT = "Most w Jaworowcu zamknięty"
 
@@ -83,10 +77,7 @@ def test_a_draft_of_another_tokenizer_generates_what_the_target_would(
     prompt = tokenizer.encode(PROMPT)
     statistics = DraftStatistics()
     drafter = load_drafter(tokenizer, draft_model=other, alignment=str(alignment), history=False)
-    steps = generate_step(
-        mx.array(prompt), model, drafter=drafter, num_draft_tokens=8, max_tokens=24, statistics=statistics
-    )
-    assert [token for token, _, _ in steps] == plain(model, prompt, 24)
+    assert drafted(model, prompt, drafter, 24, statistics=statistics) == plain(model, prompt, 24)
     assert set(statistics.proposed_by) == {"model"}
 
 
@@ -118,34 +109,3 @@ def test_a_model_whose_module_ends_the_program_is_refused(tmp_path: Path, monkey
     (tmp_path / "olmo" / "config.json").write_text('{"model_type": "olmo"}')
     with pytest.raises(RuntimeUnsupported, match="a package that it needs is missing"):
         load_model(str(tmp_path / "olmo"))
-
-
-PAIRS = [("qwen2.5", "bielik-11b-v2.5"), ("gemma-3", "qwen2.5"), ("llama-3.2", "bielik-11b-v2.5")]
-CHATS = {
-    "bielik-11b-v2.5": "<s><|im_start|>system\nBądź miły.<|im_end|>\n<|im_start|>user\nHej, świecie!<|im_end|>\n",
-    "qwen2.5": "<|im_start|>system\nBądź miły.<|im_end|>\n<|im_start|>user\nHej, świecie!<|im_end|>\n",
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("draft", "chatting"), PAIRS)
-def test_a_draft_reads_the_chat_in_its_own_special_tokens(
-    draft: str, chatting: str, real: Callable[[str], Tokenizer], tmp_path: Path
-) -> None:
-    """No special token of the target becomes text in the draft's view; those of the same name or role are kept."""
-    sides = real(draft), real(chatting)
-    path = tmp_path / "pair.align"
-    build_alignment(*sides, open_corpus("sample:pl"), path, lambda step: None, sample=0)
-    ids = sides[1].backend.encode(CHATS[chatting], add_special_tokens=False).ids
-    assert set(ids) & sides[1].specials
-    translator = ByteAlignedTranslator(Alignment(path), *sides)
-    translator.commit(ids)
-    context = list(translator.draft_context())
-    said = b"".join(sides[0].token_bytes[token] for token in context).decode()
-    assert "im_start" not in said and "im_end" not in said
-    assert "Bądź miły." in said and "Hej, świecie!" in said
-    names = {token: name for name, token in sides[0].vocabulary.items()}
-    roles = {sides[0].roles.bos, *sides[0].roles.eos}
-    special = [token for token in context if token in sides[0].specials]
-    assert all(token in roles or names[token] in sides[1].vocabulary for token in special)
-    assert context.count(sides[0].roles.bos) <= 1

@@ -233,16 +233,6 @@ def test_vllms_own_call_fits(vllm_sources: dict[str, str]) -> None:
         assert bound[name].endswith(name)
 
 
-def test_by_default_drafts_end_where_those_of_other_commands_do(dictionary: Path) -> None:
-    batch = Batch(1)
-    batch.put(0, [1, 2, 3])
-    default, same, more = (
-        DictionaryProposer(config(dictionary, **settings)).propose([[3]], batch.lengths, batch.tokens)
-        for settings in ({}, {"min_probability": 0.2}, {"min_probability": 0.0})
-    )
-    assert default == same != more
-
-
 def test_tokens_that_the_model_does_not_have_are_not_proposed(dictionary: Path) -> None:
     batch = Batch(1)
     batch.put(0, [1, 2, 3])

@@ -8,7 +8,8 @@ import mlx.core as mx
 import pytest
 from mlx_lm.models.cache import ArraysCache, CacheList, ChunkedKVCache, KVCache, QuantizedKVCache, RotatingKVCache
 
-from spectool.runtime.caches.leaves import flatten
+from spectool import RuntimeUnsupported
+from spectool.runtime.caches.leaves import flatten, trim
 from spectool.runtime.caches.rewinding import Checkpoints
 
 
@@ -197,3 +198,10 @@ def test_a_window_is_saved_where_a_mark_without_it_stands() -> None:
     feed(cache, [9])
     assert checkpoints.rewind(len(text)) == len(text)
     assert_same(cache, text, lambda: [RotatingKVCache(max_size=12)])
+
+
+def test_trimming_more_than_there_is_says_so() -> None:
+    cache = [KVCache()]
+    feed(cache, [1, 2, 3])
+    with pytest.raises(RuntimeUnsupported, match="expected to trim 5 tokens, trimmed 3"):
+        trim(cache[0], 5)

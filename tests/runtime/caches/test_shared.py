@@ -1,7 +1,6 @@
 """What each token sees in caches that texts share, against a twin that keeps every text as a list."""
 
 import random
-from dataclasses import dataclass
 from typing import Any
 
 import mlx.core as mx
@@ -12,13 +11,6 @@ from spectool.runtime.caches.shared import BatchCache
 
 WIDTH = 6  # tokens of a row in one pass, at most
 KINDS = {"all": lambda: KVCache(), "window": lambda: RotatingKVCache(16), "kept": lambda: RotatingKVCache(16, keep=4)}
-
-
-@dataclass
-class Row:
-    """A text, and the tokens that its part of the shared cache holds."""
-
-    held: list[int]
 
 
 def fed(tokens: list[list[int]]) -> tuple[mx.array, mx.array]:
@@ -54,13 +46,13 @@ def test_every_token_sees_its_own_text(kind: str) -> None:
     seed = random.randrange(1 << 30)
     print("seed", seed)
     rng, fresh = random.Random(seed), iter(range(1, 1 << 20))
-    cache, rows = BatchCache([KINDS[kind]()], WIDTH), list[Row]()
+    cache, rows = BatchCache([KINDS[kind]()], WIDTH), list[list[int]]()  # the tokens of each
     passes = left = 0
     while passes < 60:
         if not rows or (len(rows) < 5 and rng.random() < 0.3):
             begun = [next(fresh) for _ in range(rng.choice([1, 3, 12, 40]))]
             cache.join([single(kind, begun)], len(begun))
-            rows.append(Row(begun))
+            rows.append(begun)
         counts = [rng.randint(1, WIDTH) for _ in rows]
         inputs = [[next(fresh) for _ in range(count)] for count in counts]
         cache.begin(counts)
@@ -70,18 +62,16 @@ def test_every_token_sees_its_own_text(kind: str) -> None:
         assert mx.array_equal(values, mx.where(keys == 0, values, keys + 0.5))
         for number, (row, new) in enumerate(zip(rows, inputs, strict=True)):
             for query in range(len(new)):
-                expected = visible(kind, row.held + new, len(row.held) + query)
+                expected = visible(kind, row + new, len(row) + query)
                 assert seen(keys, mask, number, query) == sorted(expected)
         kept = [rng.randint(0, count) for count in counts]
-        held = zip(rows, kept, strict=True)
-        cache.take_back([len(row.held) + count for row, count in held])
-        for row, new, count in zip(rows, inputs, kept, strict=True):
-            row.held = row.held + new[:count]
-        assert cache.lengths == [len(row.held) for row in rows]
+        rows = [row + new[:count] for row, new, count in zip(rows, inputs, kept, strict=True)]
+        cache.take_back(list(map(len, rows)))
+        assert cache.lengths == list(map(len, rows))
         passes += 1
         if rng.random() < 0.2:
             number = rng.randrange(len(rows))
-            held, out = rows[number].held, KINDS[kind]()
+            held, out = rows[number], KINDS[kind]()
             cache.leave(number, [out], len(held))
             rows[number] = rows[-1]
             rows.pop()

@@ -17,6 +17,7 @@ from spectool.tests.runtime.caches.holding import assert_holds
 from spectool.tests.runtime.decoding.tiny_texts import PROMPT, generated
 from spectool.tests.runtime.fake_drafters import Failing, Reference
 from spectool.tests.runtime.models import KINDS, Counted, plain, tiny_model
+from spectool.tests.runtime.models import drafted as written
 
 
 class Broken:
@@ -42,13 +43,8 @@ class Broken:
 def test_an_interrupt_passes_and_leaves_the_cache_whole(model: Any, text: list[int], method: str) -> None:
     cache, yielded = make_prompt_cache(model), []
     call = 1 if method == "start" else 2
-    steps = generate_step(
-        mx.array(PROMPT),
-        model,
-        drafter=Failing(text, method, call, KeyboardInterrupt()),
-        num_draft_tokens=8,
-        prompt_cache=cache,
-    )
+    failing = Failing(text, method, call, KeyboardInterrupt())
+    steps = generate_step(PROMPT, model, drafter=failing, num_draft_tokens=8, prompt_cache=cache)
     with pytest.raises(KeyboardInterrupt):
         for token, _, _ in steps:
             yielded.append(token)
@@ -99,15 +95,8 @@ def test_every_kind_of_cache_ends_as_it_should(kind: str, wrong: float | None) -
         assert_holds(model, cache, (prompt + yielded)[:-1])
         # The conversation goes on from there, drafted and plain.
         for next_drafter in (Reference(text[stop:]), None):
-            more = generate_step(
-                mx.array(yielded[-1:]),
-                model,
-                drafter=next_drafter,
-                num_draft_tokens=8,
-                prompt_cache=copy.deepcopy(cache),
-                max_tokens=40 - stop,
-            )
-            assert [token for token, _, _ in more] == text[stop:]
+            more = written(model, yielded[-1:], next_drafter, 40 - stop, prompt_cache=copy.deepcopy(cache))
+            assert more == text[stop:]
 
 
 def assert_interrupted(model: Any, cache: Sequence[Any], tokens: Sequence[int]) -> None:
@@ -156,15 +145,8 @@ def test_a_pass_ahead_is_undone_wherever_it_is_interrupted(kind: str) -> None:
     for cycles in range(1, 8):
         for drafter in (None, Once(text, wrong=0.4)):
             cache, yielded, left = make_prompt_cache(model), list[int](), cycles
-            steps = generate_step(
-                mx.array(prompt),
-                model,
-                drafter=drafter,
-                num_draft_tokens=8,
-                prompt_cache=cache,
-                max_tokens=12,
-                on_cycle=interrupt,
-            )
+            options: dict[str, Any] = {"num_draft_tokens": 8, "prompt_cache": cache, "on_cycle": interrupt}
+            steps = generate_step(prompt, model, drafter=drafter, max_tokens=12, **options)
             with pytest.raises(KeyboardInterrupt):
                 for token, _, _ in steps:
                     yielded.append(token)
@@ -181,14 +163,9 @@ def test_every_kind_of_cache_outlives_errors(kind: str, drafted: bool) -> None:
     for broken in (1, 2, 3, 4, 6, 9, 12):
         cache, yielded = make_prompt_cache(model), []
         mx.eval(model(mx.array([held]), cache=cache))
-        steps = generate_step(
-            mx.array(PROMPT * 2),
-            Broken(model, broken, layers=broken % 3),
-            drafter=Reference(text, wrong=0.3) if drafted else None,
-            num_draft_tokens=8,
-            prompt_cache=cache,
-            prefill_step_size=4,
-        )
+        breaking, drafter = Broken(model, broken, layers=broken % 3), Reference(text, wrong=0.3) if drafted else None
+        options: dict[str, Any] = {"num_draft_tokens": 8, "prompt_cache": cache, "prefill_step_size": 4}
+        steps = generate_step(PROMPT * 2, breaking, drafter=drafter, **options)
         with pytest.raises(MemoryError):
             for token, _, _ in steps:
                 yielded.append(token)
@@ -200,35 +177,6 @@ def test_every_kind_of_cache_outlives_errors(kind: str, drafted: bool) -> None:
             assert_interrupted(model, cache, [*held, *PROMPT * 2, *yielded])
         else:
             assert_holds(model, cache, [*held, *((PROMPT * 2 + yielded)[:-1] if whole else ())])
-
-
-def test_an_exception_inside_a_pass(model: Any, text: list[int]) -> None:
-    calls = 0
-
-    def sampler(logprobs: mx.array) -> mx.array:
-        nonlocal calls
-        calls += 1
-        if calls == 13:
-            raise ZeroDivisionError
-        return mx.argmax(logprobs, axis=-1)
-
-    cache, yielded = make_prompt_cache(model), []
-    steps = generate_step(
-        mx.array(PROMPT), model, drafter=Reference(text), num_draft_tokens=8, prompt_cache=cache, sampler=sampler
-    )
-    with pytest.raises(ZeroDivisionError):
-        for token, _, _ in steps:
-            yielded.append(token)
-    assert yielded == text[:9]
-    assert_holds(model, cache, PROMPT + text[:8])
-
-
-def test_an_exception_in_the_prompt_leaves_the_cache_as_it_was(model: Any) -> None:
-    cache = make_prompt_cache(model)
-    mx.eval(model(mx.array([[4, 5]]), cache=cache))
-    with pytest.raises(MemoryError):
-        next(generate_step(mx.array(PROMPT), Broken(model, 2), prompt_cache=cache, prefill_step_size=3))
-    assert_holds(model, cache, [4, 5])
 
 
 def test_a_stop_token_inside_an_accepted_draft(model: Any, text: list[int]) -> None:

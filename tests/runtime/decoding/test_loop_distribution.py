@@ -22,7 +22,7 @@ from spectool.runtime.sampling.samplers import LogitsProcessor, Sampling
 from spectool.runtime.sampling.verification import Draw
 from spectool.tests.runtime.distributions import FALSE_ALARM, check, follow, joint
 from spectool.tests.runtime.fake_drafters import Fixed
-from spectool.tests.runtime.models import perturbed, plain, tiny_model
+from spectool.tests.runtime.models import drafted, perturbed, plain, tiny_model
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 VOCABULARY = 8
@@ -81,24 +81,8 @@ def drawn_by_the_loop(
     """Return tokens [runs, 3] after PROMPT, and what drafting did."""
     mx.random.seed(seed)
     total = DraftStatistics()
-    tokens = [
-        [
-            token
-            for token, _, _ in generate_step(
-                mx.array(PROMPT),
-                model,
-                drafter=drafter,
-                num_draft_tokens=8,
-                max_tokens=3,
-                sampler=sampler,
-                logits_processors=processors,
-                verify=verify,
-                statistics=total,
-            )
-        ]
-        for _ in range(runs)
-    ]
-    return np.array(tokens), total
+    options = {"sampler": sampler, "logits_processors": processors, "verify": verify, "statistics": total}
+    return np.array([drafted(model, PROMPT, drafter, 3, **options) for _ in range(runs)]), total
 
 
 def check_loop(model: Any, drafter: Drafter, kind: str, verify: str, runs: int, opaque: bool = False) -> float:
@@ -161,18 +145,8 @@ def test_the_loops_test_can_fail(model: Any, noisy: Any) -> None:
 def test_drafts_with_the_targets_own_distribution_are_all_accepted(model: Any) -> None:
     for sampling, processors in LOOPED.values():
         total = DraftStatistics()
-        steps = generate_step(
-            mx.array(PROMPT),
-            model,
-            drafter=ModelDrafter(model),
-            num_draft_tokens=4,
-            max_tokens=60,
-            sampler=sampling,
-            logits_processors=processors,
-            verify="rejection",
-            statistics=total,
-        )
-        assert len(list(steps)) == 60
+        options = {"sampler": sampling, "logits_processors": processors, "verify": "rejection", "statistics": total}
+        assert len(drafted(model, PROMPT, ModelDrafter(model), 60, num_draft_tokens=4, **options)) == 60
         # Passes of one and of five positions round differently.
         assert total.acceptance_rate > 0.95, sampling
 
@@ -194,50 +168,16 @@ def test_a_policy_uses_what_was_drawn_whatever_it_is() -> None:
     assert proposal.distribution is not None
 
 
-def test_greedy_is_as_ever(model: Any, noisy: Any) -> None:
-    expected = plain(model, PROMPT, 30)
-    drafter = ModelDrafter(noisy)
-    for sampler in (None, Sampling(temp=0)):
-        steps = generate_step(
-            mx.array(PROMPT),
-            model,
-            drafter=drafter,
-            num_draft_tokens=8,
-            max_tokens=30,
-            sampler=sampler,
-            verify="rejection",
-        )
-        assert [token for token, _, _ in steps] == expected
-
-
 def test_drawing_ends_with_the_generation_that_asked_for_it(model: Any, noisy: Any) -> None:
     drafter = ModelDrafter(noisy)
-    list(
-        generate_step(
-            mx.array(PROMPT),
-            model,
-            drafter=drafter,
-            num_draft_tokens=8,
-            max_tokens=5,
-            sampler=Sampling(1.0),
-            verify="rejection",
-        )
-    )
+    drafted(model, PROMPT, drafter, 5, sampler=Sampling(1.0), verify="rejection")
     drafter.draw_with(None)
     drafter.start(PROMPT)
     expected = drafter.propose(4)
     assert expected.distribution is None
     drafter.draw_with(Draw(Sampling(1.0), (), VOCABULARY))
     seen: list[tuple[int, ...]] = []
-    steps = generate_step(
-        mx.array(PROMPT),
-        model,
-        drafter=drafter,
-        num_draft_tokens=8,
-        max_tokens=5,
-        on_cycle=lambda cycle: seen.append(cycle.proposal),
-    )
-    list(steps)
+    drafted(model, PROMPT, drafter, 5, on_cycle=lambda cycle: seen.append(cycle.proposal))
     assert seen[0] == tuple(expected.tokens)
 
 
@@ -254,9 +194,5 @@ def test_a_distribution_of_another_vocabulary_switches_off(model: Any, caplog: p
         def propose(self, limit: int) -> Proposal:
             return Proposal([1, 2], self.name, distribution=mx.full((2, VOCABULARY + 1), 0.1))
 
-    sampler = Sampling(temp=1.0)
-    steps = generate_step(
-        mx.array(PROMPT), model, drafter=Foreign([]), num_draft_tokens=8, max_tokens=5, sampler=sampler
-    )
-    assert len(list(steps)) == 5
+    assert len(drafted(model, PROMPT, Foreign([]), 5, sampler=Sampling(temp=1.0))) == 5
     assert f"expected shape [drafts, {VOCABULARY}]" in caplog.text

@@ -18,7 +18,7 @@ from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tests.runtime.fake_drafters import Guesser, Reference, dictionary_of
-from spectool.tests.runtime.models import KINDS, LONE, perturbed, plain, prompts, tiny_model
+from spectool.tests.runtime.models import KINDS, LONE, drafted, perturbed, plain, prompts, tiny_model
 
 LARGE = {"deepseek_v41"}  # kinds that take longer than all others, so they are tested with the system tests
 
@@ -77,15 +77,8 @@ def check_all(kind: str, bits: int | None, number: int, count: int, names: Seque
     for prompt in prompts(number):
         expected = plain_text(kind, bits, tuple(prompt), count, **host_options)
         for name in names:
-            steps = generate_step(
-                mx.array(prompt),
-                model,
-                drafter=DRAFTERS[name](model, noisy, expected),
-                max_tokens=count,
-                statistics=totals[name],
-                **{"num_draft_tokens": 8, **options},
-            )
-            got = [token for token, _, _ in steps]
+            drafter = DRAFTERS[name](model, noisy, expected)
+            got = drafted(model, prompt, drafter, count, statistics=totals[name], **options)
             ties[name] += compare(model, prompt, expected, got, TIE[bits])
     for name, total in totals.items():
         print(
@@ -154,10 +147,7 @@ def test_windows_wrap_in_the_middle_of_drafts_and_go_on(kind: str) -> None:
         expected = plain(model, prompt, 60, **options)
         for drafter in (Reference(expected), Reference(expected, wrong=0.3), Guesser(), ModelDrafter(noisy)):
             total = DraftStatistics()
-            steps = generate_step(
-                mx.array(prompt), model, drafter=drafter, num_draft_tokens=8, max_tokens=60, statistics=total, **options
-            )
-            got = [token for token, _, _ in steps]
+            got = drafted(model, prompt, drafter, 60, statistics=total, **options)
             assert not total.failures, "a drafter that is switched off would be compared no more"
             assert compare(model, prompt, expected, got, TIE[None]) == 0
             # Drafts go on to the end of the text.
@@ -172,10 +162,7 @@ def test_windows_that_keep_their_first_tokens(window: int) -> None:
         expected = plain(model, prompt, 50, max_kv_size=window)
         assert expected != plain(model, prompt, 50)
         for drafter in (Reference(expected), Reference(expected, wrong=0.3), Guesser()):
-            steps = generate_step(
-                mx.array(prompt), model, drafter=drafter, num_draft_tokens=8, max_tokens=50, max_kv_size=window
-            )
-            assert [token for token, _, _ in steps] == expected
+            assert drafted(model, prompt, drafter, 50, max_kv_size=window) == expected
 
 
 @pytest.mark.parametrize("start", [0, 20])

@@ -5,13 +5,11 @@ from typing import Any
 import pytest
 from mlx_lm.generate import GenerationResponse as MlxLmResponse
 from mlx_lm.generate import stream_generate as host_stream_generate
-from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm.tokenizer_utils import BPEStreamingDetokenizer, TokenizerWrapper
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from spectool.runtime.decoding.streaming import GenerationResponse, stream_generate
-from spectool.runtime.drafters.drafter import Cycle
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tests.runtime.fake_drafters import Reference
 from spectool.tests.runtime.models import plain, tiny_model
@@ -46,43 +44,19 @@ def comparable(responses: list[Any]) -> tuple[Any, ...]:
     return text.removeprefix(" ").replace("\0", "\u0100"), told
 
 
-def test_the_same_responses_as_mlx_lm(model: Any, tokenizer: TokenizerWrapper) -> None:
+@pytest.mark.parametrize("ends", [False, True])
+def test_the_same_responses_as_mlx_lm(model: Any, tokenizer: TokenizerWrapper, ends: bool) -> None:
+    if ends:
+        text = plain(model, tokenizer.encode(TEXT), 40)
+        tokenizer.eos_token_ids = {next(token for token in text[3:] if text.index(token) >= 3)}
     expected = list(host_stream_generate(model, tokenizer, TEXT, max_tokens=40))
+    assert expected[-1].finish_reason == ("stop" if ends else "length")
     oracle = Reference([response.token for response in expected], wrong=0.3)
     for drafter in (None, oracle, LookupDrafter(history=True)):
         got = list(stream_generate(model, tokenizer, TEXT, max_tokens=40, drafter=drafter, num_draft_tokens=8))
         assert comparable(got) == comparable(expected)
         assert all(isinstance(r, GenerationResponse) and isinstance(r, MlxLmResponse) for r in got)
     assert oracle.started == tokenizer.encode(TEXT)
-
-
-def test_an_end_of_text_inside_an_accepted_draft(model: Any, tokenizer: TokenizerWrapper) -> None:
-    prompt = tokenizer.encode(TEXT)
-    text = plain(model, prompt, 40)
-    stop = next(token for token in text[3:] if text.index(token) >= 3)
-    at = text.index(stop)
-    tokenizer.eos_token_ids = {stop}
-    expected = list(host_stream_generate(model, tokenizer, TEXT, max_tokens=40))
-    assert expected[-1].finish_reason == "stop"
-
-    cycles: list[Cycle] = []
-    cache = make_prompt_cache(model)
-    got = list(
-        stream_generate(
-            model,
-            tokenizer,
-            prompt,
-            max_tokens=40,
-            num_draft_tokens=39,
-            drafter=Reference(text),
-            on_cycle=cycles.append,
-            prompt_cache=cache,
-        )
-    )
-    assert comparable(got) == comparable(expected)
-    assert got[-1].from_draft
-    assert [cycle.committed for cycle in cycles] == [tuple(text[: at + 1])]
-    assert cache[0].offset == len(prompt) + at
 
 
 @pytest.mark.parametrize("end", ["stop string", "limit", "reader"])

@@ -44,15 +44,6 @@ def test_a_chain_goes_on_until_it_is_too_improbable(chain: Dictionary) -> None:
             assert len(proposed(strict)) == length + more, floor
 
 
-def test_proposing_changes_nothing_and_start_forgets(chain: Dictionary) -> None:
-    drafter = LookupDrafter(chain, history=True)
-    drafter.start([7, 1])
-    assert [proposed(drafter, 3) for _ in range(3)] == [[2, 4, 1]] * 3
-    assert drafter.propose(3).source == "dictionary"
-    drafter.start([9])
-    assert proposed(drafter) == []
-
-
 def test_history_goes_on_as_before_where_the_dictionary_knows_nothing(chain: Dictionary) -> None:
     drafter = LookupDrafter(chain, history=True)
     drafter.start([50, 51, 60, 61, 62, 50, 51])
@@ -171,11 +162,3 @@ def test_several_dictionaries_are_equal_to_asking_each(chain: Dictionary, other:
                 new = rng.choices([1, 2, 4, 7, 3, 500], k=rng.randint(1, 6))
                 drafter.commit(new)
                 history += new
-
-
-def test_the_last_of_equally_sure_dictionaries_is_followed(chain: Dictionary, other: Dictionary) -> None:
-    for several, expected in (([chain, other], 3), ([other, chain], 2)):
-        drafter = LookupDrafter(several)
-        drafter.start([1])
-        assert proposed(drafter, 1) == [expected], "both say 0.5 after 1"
-        assert drafter.name == "dictionary"

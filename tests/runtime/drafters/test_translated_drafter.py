@@ -85,15 +85,6 @@ def test_one_cycle_after_the_other() -> None:
     assert translator.calls == [("start",), ("commit", [1, 2]), *cycle, ("commit", [7, 3]), *cycle]
 
 
-def test_as_many_drafts_as_target_tokens_are_asked_for() -> None:
-    source = Guesses([7, 8, 9])
-    drafter = TranslatedDrafter(source, Scripted())
-    drafter.start([1])
-    drafter.propose(3)
-    drafter.propose(12)
-    assert [limit for _, limit in source.asked] == [3, 12]
-
-
 def test_nothing_to_propose() -> None:
     source, translator = Guesses([]), Scripted()
     drafter = TranslatedDrafter(source, translator)

@@ -98,11 +98,3 @@ def test_what_was_seen_of_a_size_says_that_fewer_rows_are_no_dearer_and_more_in_
     for _ in range(30):
         drift.observe(5, 8.0, 8.0, drafted=True)
     assert drift.corrected(list(costs), 1) == costs, "it was not"
-
-
-def test_a_clock_that_stands_still_says_nothing() -> None:
-    drift = Drift()
-    for _ in range(20):
-        drift.observe(1, 0.0, 1.0, drafted=False)
-        drift.observe(4, 0.0, 1.0, drafted=True)
-    assert drift.factor == 1.0 and not drift.wants_plain

@@ -11,7 +11,7 @@ from spectool.runtime.policy.candidate import Candidate, best
 from spectool.runtime.policy.curve import PassCurve
 from spectool.runtime.policy.policy import Choice, Policy
 from spectool.runtime.policy.record import DraftCost
-from spectool.tests.runtime.fake_drafters import Failing, Fixed
+from spectool.tests.runtime.fake_drafters import Fixed
 
 
 class Sure(Fixed):
@@ -180,15 +180,6 @@ def test_look_ups_continue_what_a_model_guesses() -> None:
     policy, text = Policy(FLAT), text_of(Sure([], 0.9, [7, 8, 9]), Model([4, 4]))
     policy.record("model").begin_model(DraftCost(0.05, 0.0))
     assert policy.choose([(text, 4)]).proposal[:2] == ((4, 4, 7, 8), "model+sure")
-
-
-@pytest.mark.parametrize("method", ["start", "propose", "commit"])
-def test_a_failing_drafter_leaves_the_others_working(method: str, caplog: pytest.LogCaptureFixture) -> None:
-    policy, text = Policy(FLAT), text_of(Failing([1, 2], method), Fixed([3], "sound"))
-    cycle(policy, text, [8])
-    cycle(policy, text, [8])
-    assert "'failing' is switched off" in caplog.text
-    assert policy.choose([(text, 4)]).proposal.source == "sound"
 
 
 def test_what_drafting_lost_pauses_it_until_time_has_passed() -> None:

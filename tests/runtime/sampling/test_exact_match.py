@@ -4,12 +4,11 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
-from mlx_lm.sample_utils import make_logits_processors, make_sampler
+from mlx_lm.sample_utils import make_logits_processors
 
-from spectool.runtime.decoding.generation import generate_step
-from spectool.runtime.sampling.samplers import LogitsProcessor, Sampling
+from spectool.runtime.sampling.samplers import LogitsProcessor
 from spectool.tests.runtime.fake_drafters import Reference
-from spectool.tests.runtime.models import plain, prompts, tiny_model
+from spectool.tests.runtime.models import drafted, plain, prompts, tiny_model
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 PROMPT = [3, 1]
@@ -68,32 +67,6 @@ def test_every_processor_changes_drafted_and_plain_text_alike(larger: Any, kind:
         expected = plain(larger, prompt, 24, logits_processors=processors(), sampler=sampler)
         changed += expected != plain(larger, prompt, 24, sampler=sampler)
         for wrong in (0.0, 0.4):
-            steps = generate_step(
-                mx.array(prompt),
-                larger,
-                drafter=Reference(expected, wrong=wrong),
-                num_draft_tokens=8,
-                max_tokens=24,
-                logits_processors=processors(),
-                sampler=sampler,
-            )
-            assert [token for token, _, _ in steps] == expected
+            options: dict[str, Any] = {"logits_processors": processors(), "sampler": sampler}
+            assert drafted(larger, prompt, Reference(expected, wrong=wrong), 24, **options) == expected
     assert changed
-
-
-@pytest.mark.parametrize("name", ["top-p", "min-p", "top-k", "xtc", "all"])
-def test_without_drafts_a_seed_gives_mlx_lms_text(larger: Any, name: str) -> None:
-    settings: dict[str, dict[str, Any]] = {
-        "top-p": {"top_p": 0.8},
-        "min-p": {"min_p": 0.05},
-        "top-k": {"top_k": 20},
-        "xtc": {"xtc_probability": 0.5, "xtc_threshold": 0.02},
-        "all": {"top_p": 0.9, "min_p": 0.01, "top_k": 50, "xtc_probability": 0.3, "xtc_threshold": 0.02},
-    }
-    mx.random.seed(17)
-    # One more than wanted: mlx-lm is a token ahead.
-    expected = plain(larger, PROMPT, 20, sampler=make_sampler(0.8, **settings[name]))
-    for sampler in (make_sampler(0.8, **settings[name]), Sampling(0.8, **settings[name])):
-        mx.random.seed(17)
-        got = [token for token, _, _ in generate_step(mx.array(PROMPT), larger, max_tokens=20, sampler=sampler)]
-        assert got == expected

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, chain
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -107,23 +106,6 @@ def test_broken_characters_neither_crash_nor_stall(
         assert text_bytes(here.draft, translator.draft_context()) == text_bytes(here.target, committed)
 
 
-def test_the_view_is_canonical_and_drafts_may_heal(world: Callable[[str], World]) -> None:
-    here = world("other:target")
-    text = "the target is the text that the target wrote " * 3
-    committed, whole_view = here.target.encode(text), here.draft.encode(text)
-    translator = here.translator()
-    translator.commit(committed)
-    assert list(translator.draft_context()) == whole_view
-    translator.start()
-    heals = contradicts = False
-    for token in committed:
-        translator.commit([token])
-        heals |= translator.constraint().extensions.size > 0
-        contradicts |= not all(translator.constraint().allows(i, False) for i in set(whole_view))
-    assert heals
-    assert contradicts
-
-
 def test_for_other_tokenizers(world: Callable[[str], World]) -> None:
     here = world("other:target")
     command = rf"spectool align --draft {here.target.name} --target {here.draft.name}"
@@ -152,28 +134,6 @@ def test_nothing_at_all(pair: str, world: Callable[[str], World]) -> None:
         translator.commit([])
         assert translator.translate([]) == []
         translator.start()
-
-
-@pytest.mark.parametrize("pair", QUICK)
-def test_one_translator_for_many_texts(pair: str, world: Callable[[str], World], rng: random.Random) -> None:
-    here = world(pair)
-    used = here.translator()
-    for text in sample(rng, 8, 120):
-        ids = here.target.encode(text)
-        used.start()
-        for token in ids:
-            used.commit([token])
-            used.constraint()
-            used.translate(here.draft.encode(text)[:3])
-    fresh = here.translator()
-    for text in SENTENCES[:1]:
-        for translator in (used, fresh):
-            translator.start()
-        for token in here.target.encode(text):
-            used.commit([token])
-            fresh.commit([token])
-            assert state(here, used) == state(here, fresh)
-            assert np.array_equal(used.constraint().extensions, fresh.constraint().extensions)
 
 
 @pytest.mark.parametrize("pair", BUNDLED)
