@@ -197,12 +197,11 @@ class Asker(Drafter):
 
 def ask(source: ModelSource, texts: Iterable[Asking], progress: Callable[[int], object]) -> None:
     """Ask a model about several texts together."""
-    slots = [DrafterSlot(Asker(source.fork(), questions, progress), report=_failed) for questions in texts]
+    failures: list[str] = []
+    slots = [DrafterSlot(Asker(source.fork(), questions, progress), failures) for questions in texts]
     DraftPasses().draft([(slot, _LONGEST) for slot in slots])
-
-
-def _failed(drafter: Drafter, error: Exception) -> None:
-    raise error
+    if failures:
+        raise RuntimeError(failures[0])
 
 
 class Kept:

@@ -9,6 +9,7 @@ as far as the model can. Weights are widened so that texts vary.
 
 import inspect
 import random
+from collections.abc import Iterable, Sequence
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from mlx.utils import tree_flatten, tree_map
 from mlx_lm.generate import generate_step as plain_step
 from tqdm import tqdm
 
-from spectool.runtime import DraftStatistics, PredictionDrafter, batch_generate, generate_step
+from spectool.runtime import Drafter, DraftStatistics, PredictionDrafter, batch_generate, generate_step
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_model
 
@@ -50,6 +51,17 @@ def models(path: Path, largest: float) -> dict[str, Any]:
     return found
 
 
+class EachItsOwn(Drafter):
+    """Each fork follows the next of several predictions."""
+
+    def __init__(self, predictions: Iterable[Sequence[int]]) -> None:
+        self._left = iter(predictions)
+
+    def fork(self) -> Drafter:
+        """The drafter of the next text."""
+        return PredictionDrafter(next(self._left))
+
+
 @click.command()
 @click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--largest", default=2e7, show_default=True, help="Numbers in the weights of a model, at most.")
@@ -66,7 +78,7 @@ def main(path: Path, largest: float) -> None:
             [token for token, *_ in generate_step(prompt, model, drafter=drafter, statistics=total, **options)]
             for prompt, drafter in zip(PROMPTS, map(PredictionDrafter, spoilt), strict=True)
         ]
-        found = batch_generate(model, tokenizer, PROMPTS, drafters=list(map(PredictionDrafter, spoilt)), **options)
+        found = batch_generate(model, tokenizer, PROMPTS, drafter=EachItsOwn(spoilt), **options)
         together = [text[: len(each)] for text, each in zip(texts, found.tokens, strict=True)]  # some have an end
         if alone != texts or found.tokens != together:
             different.append(name)

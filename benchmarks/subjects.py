@@ -24,7 +24,6 @@ SUBJECTS = {  # files and folders; the first subject that has a file counts it
     "artifacts": "artifacts commands/inspect.py commands/verify.py",
     "server and grammar": "serve runtime/grammar.py",
     "several machines": "runtime/groups runtime/groups.py",
-    "batching": "runtime/batching",
     "vLLM": "runtime/vllm_proposer.py",
     "the rest of the runtime": "runtime",
     "the rest of the commands": "commands cli.py __init__.py",

@@ -15,7 +15,7 @@ import mlx.core as mx
 
 from spectool import RuntimeUnsupported
 from spectool.corpora import open_corpus
-from spectool.runtime.caches.prefill import prefill
+from spectool.runtime.caches.own import prefill
 from spectool.runtime.caches.rewinding import Checkpoints
 from spectool.runtime.groups.rank_0 import forward, make_prompt_cache
 from spectool.runtime.machine import machine_of

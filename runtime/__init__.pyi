@@ -1,5 +1,5 @@
-from .batching.generate import BatchResponse as BatchResponse
-from .batching.generate import batch_generate as batch_generate
+from .decoding.batch import BatchResponse as BatchResponse
+from .decoding.batch import batch_generate as batch_generate
 from .decoding.generation import generate_step as generate_step
 from .decoding.statistics import DraftStatistics as DraftStatistics
 from .decoding.streaming import GenerationResponse as GenerationResponse

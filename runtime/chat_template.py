@@ -113,19 +113,15 @@ def hidden_in(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mappin
     Each is rendered as a word of its own, because a template may write a text in another way, as JSON. What the
     assistant says without calls is not looked for, as an answer may continue it.
     """
-    marked, words = list(messages), dict[tuple[int, str], str]()
+    marked, words = list[ChatMessage](), dict[tuple[int, str], str]()
     for place, message in enumerate(messages):
-        if not message["content"].strip() or (message["role"] == "assistant" and "tool_calls" not in message):
-            fields: dict[str, Any] = {}
-        else:
-            fields = {"content": f"spectool{place}said"}
+        fields: dict[str, Any] = {}
+        if message["content"].strip() and (message["role"] != "assistant" or "tool_calls" in message):
+            fields["content"] = words[place, "content"] = f"spectool{place}said"
         if calls := [call for call in message.get("tool_calls", ()) if "function" in call]:
-            name = f"spectool{place}called"
+            words[place, "tool_calls"] = name = f"spectool{place}called"
             fields["tool_calls"] = [{**call, "function": {**call["function"], "name": name}} for call in calls]
-            words[place, "tool_calls"] = name
-        if "content" in fields:
-            words[place, "content"] = fields["content"]
-        marked[place] = {**message, **fields}
+        marked.append({**message, **fields})
     try:
         text = rendered_text(tokenizer, marked, variables)
     except TemplateRefused:  # it wants to know more of a text than these words say

@@ -121,9 +121,8 @@ def local_model(name: str) -> Path | None:
     """
     try:
         name = find_draft(name)
-        if name.startswith("~"):
-            name = str(Path(name).expanduser())
-        found, is_file = Path(name).is_dir(), Path(name).is_file()
+        directory = Path(name).expanduser()
+        found, is_file = directory.is_dir(), directory.is_file()
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise RuntimeUnsupported(f"{name}: cannot be read ({reason}). Check name and permissions") from error
@@ -134,32 +133,28 @@ def local_model(name: str) -> Path | None:
             f"{name}: {what}. Expected a directory or hub id of a model in MLX format (config.json, *.safetensors, "
             "tokenizer.json), such as those of huggingface.co/mlx-community; GGUF files cannot be read"
         )
-    return Path(name) if found else None
-
-
-def open_dictionary(path: Path, tokenizer: Tokenizer) -> Dictionary:
-    """The dictionary for the tokenizer in use, from a file or a name in the folder that build-dict writes to.
-
-    Raises:
-        ArtifactError: It is damaged, or (`FingerprintMismatch`) built for another tokenizer.
-    """
-    dictionary = Dictionary(find_artifact(path, ".dict"))
-    rebuild = f"spectool build-dict --tokenizer {shlex.quote(tokenizer.name)} -o NEW.dict --corpus …"
-    tokenizer.require(dictionary.tokenizer, str(path), rebuild)
-    return dictionary
+    return directory if found else None
 
 
 def open_dictionaries(
     named: str | Path | Sequence[str | Path] | None, tokenizer: Any, say: Callable[[str], object] | None = None
 ) -> list[Dictionary]:
-    """The dictionaries that are named, each as for `open_dictionary` or `AUTO`; arguments as for `load_drafter`."""
+    """The dictionaries that are named: files, names in the folder that build-dict writes to, or `AUTO`.
+
+    Arguments are those of `load_drafter`.
+
+    Raises:
+        ArtifactError: One that is named is damaged, or (`FingerprintMismatch`) built for another tokenizer.
+    """
     found: list[Dictionary] = []
     for name in [named] if isinstance(named, str | Path) else named or ():
         if name == AUTO:
             found += _in_folder(tokenizer, say)
         else:
             tokenizer = open_tokenizer(tokenizer)
-            found.append(open_dictionary(Path(name), tokenizer))
+            found.append(Dictionary(find_artifact(Path(name), ".dict")))
+            rebuild = f"spectool build-dict --tokenizer {shlex.quote(tokenizer.name)} -o NEW.dict --corpus …"
+            tokenizer.require(found[-1].tokenizer, str(name), rebuild)
     return found
 
 

@@ -8,7 +8,6 @@ MOST_RECENT = 2**31 - 1  # tokens: the largest index of an MLX array
 QUANTIZED_KV_START = 5000  # tokens in the cache, as in mlx-lm
 LONGEST_DRAFT = 64  # tokens that may be drafted at once
 MAX_DRAFT_TOKENS = 16  # of these, as many as `auto` chooses, except for predictions
-GROUP_SIZES = (32, 64, 128)  # numbers that MLX can quantise together
 
 
 class Setting(NamedTuple):

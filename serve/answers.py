@@ -10,7 +10,7 @@ import mlx.core as mx
 
 from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.decoding.answer_text import AnswerText
-from spectool.runtime.decoding.text_state import GenerationSettings
+from spectool.runtime.decoding.settings import GenerationSettings
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.grammar import Grammar

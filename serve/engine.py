@@ -16,7 +16,7 @@ import mlx.core as mx
 
 from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.loop import Loop
-from spectool.runtime.decoding.row import Row
+from spectool.runtime.decoding.text import Text
 from spectool.runtime.drafters.drafter import Cycle
 from spectool.runtime.groups.rank_0 import leader_of, make_prompt_cache
 from spectool.runtime.mlx_lm_compat import wired_limit
@@ -46,7 +46,7 @@ class Engine:
         self._waiting: deque[Answer] = deque()
         self._changed = threading.Condition()
         self._stopping = False
-        self._writing: dict[Row, Answer] = {}
+        self._writing: dict[Text, Answer] = {}
         self._wired = ExitStack()  # while anything is written
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
@@ -143,7 +143,6 @@ class Engine:
             self.model.model,
             rows,
             self.model.policy,
-            kv_bits=self._options.kv_bits,
             stream=mx.default_stream(mx.default_device()),
             reading_passes=_READING_PASSES,
         )
@@ -206,7 +205,7 @@ class Engine:
             try:
                 if isinstance(gained, Exception):
                     raise gained
-                for token, logprobs, _ in target.text.tokens_of(gained):
+                for token, logprobs, _ in target.tokens_of(gained):
                     piece = answer.add(token, logprobs)
                     answer.deliver(piece)
                     if piece.end is not None:
@@ -227,7 +226,7 @@ class Engine:
             elif self._stopping:
                 self._end(target, RequestRefused(503, STOPPING))
 
-    def _end(self, target: Row, error: Exception | None = None, *, broken: bool = False) -> None:
+    def _end(self, target: Text, error: Exception | None = None, *, broken: bool = False) -> None:
         """End a text, if it goes on, and keep its cache; that of a ``broken`` batch is of no further use."""
         if (answer := self._writing.pop(target, None)) is None:
             return

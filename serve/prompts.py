@@ -29,11 +29,11 @@ def read_prompts(request: GenerationRequest, model: LoadedModel, options: Server
         name, prompts = "prompt", _read_texts(request.prompt, model, check)
     try:
         for prompt in prompts:
-            require_tokens(name, prompt.tokens, model.vocabulary, model.tokenizer)
+            require_tokens(name, prompt.tokens, model.vocabulary)
             if not prompt.tokens:
                 raise wrong_field(name, "expected at least one token, got none")
             check(name, tokens=len(prompt.tokens))
-        require_tokens("logit_bias", list(map(int, request.logit_bias)), model.vocabulary, model.tokenizer)
+        require_tokens("logit_bias", list(map(int, request.logit_bias)), model.vocabulary)
     except TokenOutOfRange as error:
         raise RequestRefused(400, str(error), param=error.name) from error
     if not request.needs_grammar:

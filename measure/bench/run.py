@@ -24,7 +24,7 @@ from spectool.artifacts.atomic import naming, require_new
 from spectool.measure.bench.page import page
 from spectool.measure.bench.prompts import ids_of_prompt, load_prompts
 from spectool.measure.bench.results import PAGE, PLAIN, Block, Generation, Options, Run
-from spectool.runtime.caches.prefill import prefill
+from spectool.runtime.caches.own import prefill
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import Cycle, Drafter, DrafterSet
@@ -61,7 +61,7 @@ def run_benchmark(options: Options, out: Path, say: Callable[[str], object]) -> 
         bar = tqdm(prompts, f"measuring {Path(options.model).name}", unit=" prompts", disable=None)
         for number, prompt in enumerate(bar):
             ids = ids_of_prompt(prompt, tokenizer)
-            require_tokens(f"prompt {prompt.name}", ids, vocabulary_size(model), tokenizer)
+            require_tokens(f"prompt {prompt.name}", ids, vocabulary_size(model))
             if number == 0:  # compile passes and load data, with another prompt than this
                 short = replace(options, tokens=min(_WARM_UP, options.tokens))
                 replace(target, options=short).measure([*ids[1:], ids[0]], 0)
@@ -132,7 +132,7 @@ class Target:
             drafting |= {"stop_tokens": self.stop_tokens, "statistics": statistics, "on_cycle": cycles.append}
             output, seconds = _timed(partial(generate_step, **drafting), self.model, cache, *settings)
         if statistics.failures:  # a drafter that is switched off measures nothing
-            reason = "; ".join(failure.error for failure in statistics.failures)
+            reason = "; ".join(statistics.failures)
             raise SpectoolError(f"drafter {name} fails and cannot be measured: {reason}. Leave it out")
         proposed, accepted = (tuple(len(each.proposal) for each in cycles), tuple(each.accepted for each in cycles))
         drafted = sum(cycle.draft_seconds for cycle in cycles)

@@ -1,4 +1,4 @@
-"""The parts of a prompt cache, how many tokens each one holds, and cutting tokens off its end.
+"""The parts of a prompt cache, whether it is fit for a model, how many tokens each part holds, and cutting some off.
 
 mlx-lm trims all layers but reports the count of the first only, and it asks a cache whether it can be trimmed but not
 by how much. The functions here look at every single cache, also inside ``CacheList``.
@@ -11,7 +11,14 @@ from typing import Any
 import mlx.core as mx
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.mlx_lm_compat import KVCache, QuantizedKVCache, RotatingKVCache, make_prompt_cache, windows
+from spectool.runtime.mlx_lm_compat import (
+    KVCache,
+    QuantizedKVCache,
+    RotatingKVCache,
+    make_prompt_cache,
+    maybe_quantize_kv_cache,
+    windows,
+)
 from spectool.runtime.per_model import once_per_model
 
 # What stands in for a cache without a window: with `max_kv_size`, or once it is quantised.
@@ -36,18 +43,14 @@ def require_cache_of(model: Any, cache: Sequence[Any]) -> None:
         isinstance(leaf, type(own)) or (type(own) is KVCache and isinstance(leaf, _INSTEAD))
         for own, leaf in zip(expected, found, strict=True)
     )
-    if not fits:
+    wrong = [] if fits else [(_in_words(expected), _in_words(found))]
+    if fits and any(map(_heads, found)):
+        both = zip(_heads_of(model), map(_heads, found), strict=False)
+        wrong = [(f"with heads × sizes of {own}", other) for own, other in both if own and other and own != other]
+    for own, other in wrong[:1]:
         raise RuntimeUnsupported(
-            f"prompt_cache: expected a cache of this model, {_in_words(expected)}, got {_in_words(found)}. "
-            "Make one with make_prompt_cache(model)"
+            f"prompt_cache: expected a cache of this model, {own}, got {other}. Make one with make_prompt_cache(model)"
         )
-    if any(_heads(leaf) for leaf in found):
-        for own, leaf in zip(_heads_of(model), map(_heads, found), strict=False):
-            if own and leaf and own != leaf:
-                raise RuntimeUnsupported(
-                    f"prompt_cache: expected a cache of this model, with keys and values of {own} (heads × size), got "
-                    f"{leaf}. Make one with make_prompt_cache(model)"
-                )
 
 
 @once_per_model
@@ -65,6 +68,42 @@ def _heads(leaf: Any) -> str:
     """Numbers and sizes of the heads of keys and values; empty where ``leaf`` holds none, or quantised ones."""
     arrays = [getattr(leaf, name, None) for name in ("keys", "values")]
     return " and ".join(f"{each.shape[1]} × {each.shape[-1]}" for each in arrays if isinstance(each, mx.array))
+
+
+def require_quantizable(cache: Sequence[Any], model: Any, bits: int = 8, group_size: int = 64) -> None:
+    """Raise `RuntimeUnsupported` if ``cache`` cannot be quantised, or ``model`` cannot read it then.
+
+    mlx-lm fails halfway with windows and with models that attend to their keys and values by themselves, such as those
+    of DeepSeek, and leaves unquantised what it has no form for. Nothing is computed.
+    """
+    without = [entry for entry in cache if hasattr(entry, "to_quantized") and hasattr(entry, "max_size")]
+    if not any(hasattr(entry, "to_quantized") or hasattr(entry, "bits") for entry in cache):
+        without = list(cache)
+    kind = getattr(model, "model_type", None) or type(model).__name__
+    if without:
+        problem = f"expected caches with a quantised form, got {_in_words(without)}"
+    elif reason := _reason_against(model, bits, group_size):
+        problem = f"cannot read a cache of {bits} bits in groups of {group_size} ({reason})"
+    else:
+        return
+    raise RuntimeUnsupported(f"kv_bits: model type {kind}: {problem}. Leave it out")
+
+
+@once_per_model
+def _reason_against(model: Any, bits: int, group_size: int) -> str:
+    """Why the model cannot read a cache that is quantised like that; empty where it can. Two passes are built."""
+    cache = make_prompt_cache(model)
+    try:
+        model(mx.zeros((1, 1), dtype=mx.int32), cache=cache)
+        arrays = [array for entry in cache if hasattr(entry, "to_quantized") for array in (entry.keys, entry.values)]
+        sizes = sorted({array.shape[-1] for array in arrays if array is not None})
+        if any(size % group_size for size in sizes):  # MLX ends the process where it is 0
+            return f"its heads have {' and '.join(map(str, sizes))} numbers"
+        maybe_quantize_kv_cache(cache, 0, group_size, bits)
+        model(mx.zeros((1, 2), dtype=mx.int32), cache=cache)
+    except Exception as error:
+        return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    return ""
 
 
 def _in_words(leaves: Sequence[Any]) -> str:

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import mlx.core as mx
+from mlx.utils import tree_flatten
 
 from spectool.runtime.caches.leaves import can_trim, flatten, is_unused, offsets, trim
 from spectool.runtime.groups.mirrored import Spread, mirrored
@@ -99,7 +100,8 @@ class Checkpoints(Spread):
     @property
     def nbytes(self) -> int:
         """Bytes that the marks hold."""
-        return sum(_bytes(attributes) for mark in self._marks for attributes in mark.saved.values())
+        parts: Any = tree_flatten([list(mark.saved.values()) for mark in self._marks])
+        return sum(part.nbytes for _, part in parts if isinstance(part, mx.array))
 
     def rewinds_one_token_only(self) -> bool:
         """Whether only the next token could be taken out, and not the pass before it as well.
@@ -193,11 +195,3 @@ def _handle(value: Any) -> Any:
 
 def _handles(attributes: dict[str, Any]) -> dict[str, Any]:
     return {name: _handle(value) for name, value in attributes.items()}
-
-
-def _bytes(value: Any) -> int:
-    """Bytes of the arrays in the attributes of a leaf."""
-    if isinstance(value, mx.array):
-        return value.nbytes
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
-    return sum(map(_bytes, parts))

@@ -23,7 +23,7 @@ class SharedTexts:
     def __init__(self, model: Any) -> None:
         self.model = model
         self._members: list[TextCache] = []  # in the order of the rows
-        self._unused: list[int] = []  # rounds since each was drafted for
+        self._unused: dict[TextCache, int] = {}  # rounds since each was drafted for
         self._rows: BatchCache | None = None
         self._together = False  # whether this round is made in the rows
         self._marked = set[TextCache]()  # members whose place before this round is marked
@@ -32,9 +32,8 @@ class SharedTexts:
     def begin(self, drafted_for: Collection[TextCache]) -> None:
         """Begin a round of drafts for these texts."""
         for member in list(self._members):
-            place = self._members.index(member)
-            self._unused[place] = 0 if member in drafted_for else self._unused[place] + 1
-            if self._unused[place] > _UNUSED:
+            self._unused[member] = 0 if member in drafted_for else self._unused[member] + 1
+            if self._unused[member] > _UNUSED:
                 self.leave(member, returnable=True)
         if len(drafted_for) == 1 and self._members == list(drafted_for):
             self.leave(self._members[0], returnable=True)
@@ -102,9 +101,9 @@ class SharedTexts:
 
     def _forget(self, row: int) -> None:
         """A row is gone, and the last one has taken its place."""
-        self._members[row].shared = None
-        self._members[row], self._unused[row] = self._members[-1], self._unused[-1]
-        del self._members[-1], self._unused[-1]
+        member = self._members[row]
+        self._members[row], member.shared = self._members[-1], None
+        del self._members[-1], self._unused[member]
         if not self._members:
             self._rows = None
 
@@ -115,5 +114,5 @@ class SharedTexts:
             self._rows = BatchCache(own, _ROW_WIDTH)
         self._rows.join(own, len(tokens))
         self._members.append(cache)
-        self._unused.append(0)
+        self._unused[cache] = 0
         cache.shared = self

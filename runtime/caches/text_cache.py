@@ -2,28 +2,20 @@
 
 import copy
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import mlx.core as mx
 
-from spectool.runtime.caches.prefill import prefill
+from spectool.runtime.caches.own import prefill
 from spectool.runtime.caches.rewinding import Checkpoints
 from spectool.runtime.groups.rank_0 import forward, make_prompt_cache
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
-PREFILL_TOKENS = 2048  # in one pass, where no logits are needed
+if TYPE_CHECKING:
+    from spectool.runtime.caches.shared_texts import SharedTexts
+
 AT_ONCE = 32  # tokens that are fed in a pass for logits; what is before them is read first
 KEPT_MARKS = 4  # places before the frontier where a text can be taken up again whose cache cannot be trimmed
-
-
-class Rows(Protocol):
-    """Caches of several texts, of which each has a row."""
-
-    def rewind(self, member: "TextCache", kept: int) -> int | None:
-        """Take a row back to ``kept`` tokens, or to fewer; return how many it holds, None if there is no way back."""
-
-    def leave(self, member: "TextCache", *, returnable: bool = False) -> None:
-        """Give a text a cache of its own again."""
 
 
 class TextCache:
@@ -42,7 +34,7 @@ class TextCache:
     def __init__(self, model: Any) -> None:
         """Begin with an empty cache."""
         self.model, self.passes, self.sure = model, 0, 0
-        self.shared: Rows | None = None
+        self.shared: SharedTexts | None = None
         self.forget()
 
     def unfed(self, text: Sequence[int], last: int = 1, at_once: int = AT_ONCE) -> list[int]:
@@ -83,7 +75,7 @@ class TextCache:
         """Feed ``tokens`` without logits, and add them."""
         self.leave()
         self._checkpoints.mark(len(tokens), windows_too=True)
-        prefill(self.model, self._cache, tokens, PREFILL_TOKENS)
+        prefill(self.model, self._cache, tokens)
         self.tokens += tokens
 
     def content(self) -> tuple[list[Any], list[int]]:

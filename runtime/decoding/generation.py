@@ -6,18 +6,17 @@ from typing import Any
 import mlx.core as mx
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.caches.leaves import lengths, require_cache_of
-from spectool.runtime.caches.quantized import require_quantizable
+from spectool.runtime.caches.leaves import lengths, require_cache_of, require_quantizable
 from spectool.runtime.decoding.loop import Loop
-from spectool.runtime.decoding.row import Row
-from spectool.runtime.decoding.text_state import GenerationSettings, TextState
+from spectool.runtime.decoding.settings import GenerationSettings
+from spectool.runtime.decoding.text import Text
 from spectool.runtime.groups.others import follower_of
 from spectool.runtime.groups.rank_0 import as_group_cache, group_call, make_prompt_cache
 from spectool.runtime.mlx_lm_compat import generation_stream
 from spectool.runtime.mlx_lm_compat.pass_size import warn_where_drafts_end
 from spectool.runtime.policy.costs import policy_for
 from spectool.runtime.policy.policy import Policy
-from spectool.runtime.sampling.token_ids import prompt_ids, require_count, require_lengths, vocabulary_size
+from spectool.runtime.sampling.token_ids import token_ids
 
 
 def generate_step(
@@ -49,61 +48,53 @@ def generate_step(
         ``(token id, log-probabilities [vocabulary], whether it was drafted)``.
 
     Raises:
-        RuntimeUnsupported: At the call, before any work: the prompt is empty, a setting has a value that it cannot
-            have, ``prompt_cache`` is another model's, the model's caches allow no quantisation, or (`TokenOutOfRange`)
-            the model does not have a token of the prompt, the cached tokens or a logit bias.
+        RuntimeUnsupported: At the call, before any work: the prompt is empty, ``prompt_cache`` is another model's, the
+            model's caches allow no quantisation, or (`TokenOutOfRange`) the model does not have a token of the prompt,
+            the cached tokens or a logit bias.
     """
-    if unknown := settings.keys() - GenerationSettings.__dataclass_fields__.keys():
-        instead = ": give drafter=load_drafter(tokenizer, draft_model=…)" * ("draft_model" in unknown)
-        raise TypeError(f"generate_step() got an unexpected keyword argument {min(unknown)!r}{instead}")
     if (follower := follower_of(model)) is not None:
         return follower.tokens(settings.get("prompt_cache"))
     with group_call(model, opens=True):
-        row = open_text(prompt, model, GenerationSettings(**settings))
-    text, total = row.text, len(row.text.prompt)
-    loop = Loop(model, 1, text.policy, stream=stream)
+        text = open_text(prompt, model, GenerationSettings(**settings))
+    total, loop = len(text.prompt), Loop(model, 1, text.policy, stream=stream)
     progress = prompt_progress_callback or (lambda fed, total: None)
 
     def steps() -> Generator[tuple[int, mx.array, bool], None, None]:
         with group_call(model):
             try:
                 yield 0, mx.array(0), False  # taken below, so that closing it ends the text from here on
-                loop.add(row)
+                loop.add(text)
                 with mx.stream(stream):
                     progress(0, total)
                 while not text.ended or not text.prompt_read:
-                    unread, read = row.unread, text.prompt_read
+                    unread, read = text.unread, text.prompt_read
                     for _, gained in loop.step():
                         if isinstance(gained, Exception):
                             raise gained
                         if text.yielded == 0:
                             progress(total, total)
                         yield from text.tokens_of(gained)
-                    if not read and row.unread < unread:
-                        progress(total - 1 - row.unread, total)
+                    if not read and text.unread < unread:
+                        progress(total - 1 - text.unread, total)
             finally:
-                loop.remove(row)
+                loop.remove(text)
                 if (given := settings.get("prompt_cache")) is not None:
-                    given[:] = row.cache  # entries may have been quantised
+                    given[:] = text.cache  # entries may have been quantised
 
     begun = steps()
     next(begun)
     return begun
 
 
-def open_text(prompt: mx.array | Sequence[int], model: Any, settings: GenerationSettings) -> Row:
+def open_text(prompt: mx.array | Sequence[int], model: Any, settings: GenerationSettings) -> Text:
     """A text to be written in a `Loop`.
 
     Arguments and errors are those of `generate_step`; nothing is computed.
     """
-    tokens = prompt_ids(prompt)
+    tokens = token_ids(prompt)
     length, drafter = settings.num_draft_tokens, settings.drafter
-    require_lengths(settings.max_tokens, 0 if length is None or isinstance(length, Policy) else length)
-    require_count("prefill_step_size", settings.prefill_step_size)
-    if settings.max_kv_size is not None:
-        require_count("max_kv_size", settings.max_kv_size)
-    if isinstance(drafter, str):
-        raise RuntimeUnsupported(f"drafter: expected what load_drafter returns, got {drafter!r}")
+    if not tokens:
+        raise RuntimeUnsupported("prompt: expected at least one token, got none. Pass a text or a BOS token.")
     cache = settings.prompt_cache
     if cache is None:
         cache = make_prompt_cache(model, settings.max_kv_size)
@@ -118,4 +109,4 @@ def open_text(prompt: mx.array | Sequence[int], model: Any, settings: Generation
     policy = length if isinstance(length, Policy) else Policy(longest=int(length or 0))
     if length is None and drafts:
         policy = policy_for(model, drafter, fresh=settings.seed is not None)
-    return Row(model, cache, TextState(tokens, vocabulary_size(model), settings, policy))
+    return Text(model, cache, tokens, settings, policy)

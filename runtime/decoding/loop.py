@@ -33,8 +33,7 @@ import mlx.core as mx
 from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.caches.shared import BatchCache, kind_of
 from spectool.runtime.decoding.proposing import Decision, plain, propose
-from spectool.runtime.decoding.row import Row
-from spectool.runtime.decoding.text_state import Commit, Pass
+from spectool.runtime.decoding.text import Commit, Pass, Text
 from spectool.runtime.drafters.drafter import NOTHING, Proposal
 from spectool.runtime.drafters.together import DraftPasses
 from spectool.runtime.groups.rank_0 import forward, tell_committed
@@ -51,37 +50,37 @@ _SMALLEST_PIECE = 16  # tokens of a prompt, however long they take: fewer take h
 class Step(NamedTuple):
     """What a text gained in a step: tokens, or the error that it ends with."""
 
-    row: Row
+    text: Text
     gained: Commit | Exception
 
 
 class _Launched:
     """A text in a pass that is under way, which gives its logits [drafts + 1, vocabulary]."""
 
-    __slots__ = ("chosen", "logits", "proposal", "row")
+    __slots__ = ("chosen", "logits", "proposal", "text")
 
-    def __init__(self, row: Row, proposal: Proposal, logits: mx.array) -> None:
-        self.row, self.proposal, self.logits = row, proposal, logits
+    def __init__(self, text: Text, proposal: Proposal, logits: mx.array) -> None:
+        self.text, self.proposal, self.logits = text, proposal, logits
         self.chosen: Pass | Exception | None = None  # or why nothing is chosen
 
     def choose(self) -> None:
         """Choose tokens, unless they are chosen; lazy."""
         if self.chosen is None:
             try:
-                with self.row.text.randomness:
-                    self.chosen = self.row.text.choose(self.logits, self.proposal)
+                with self.text.randomness:
+                    self.chosen = self.text.choose(self.logits, self.proposal)
             except Exception as error:  # a processor refuses the text
                 self.chosen = error
 
     def arrays(self) -> list[mx.array]:
         """What is to be evaluated with the pass."""
-        return [self.chosen.tokens, *self.row.text.randomness.unread()] if isinstance(self.chosen, Pass) else []
+        return [self.chosen.tokens, *self.text.randomness.unread()] if isinstance(self.chosen, Pass) else []
 
 
 class _Flight(NamedTuple):
     """A pass that is under way."""
 
-    texts: Sequence[_Launched]
+    launched: Sequence[_Launched]
     decisions: Sequence[Decision]
     width: int  # tokens of a text; 0 for a pass that begins before the token of the one before it is known
     began: float  # seconds
@@ -103,7 +102,6 @@ class Loop:
         rows: int,
         policy: Policy,
         *,
-        kv_bits: int | None = None,
         stream: Any = None,
         reading_passes: float | None = None,
     ) -> None:
@@ -117,12 +115,12 @@ class Loop:
         while other texts are written, so that it takes no longer than that many of their passes.
         """
         costs = known_costs(model) if rows > 1 else None
-        self.rows, self.policy = 1 if kv_bits is not None or (costs is not None and costs.exact) else rows, policy
+        self.rows, self.policy = 1 if costs is not None and costs.exact else rows, policy
         self._model = model
         self._stream = generation_stream if stream is None else stream
-        self._reading: list[Row] = []
-        self._own: list[Row] = []  # their prompts are read, and their caches are their own
-        self._shared: list[Row] = []  # in the order of the rows of the shared caches
+        self._reading: list[Text] = []
+        self._own: list[Text] = []  # their prompts are read, and their caches are their own
+        self._shared: list[Text] = []  # in the order of the rows of the shared caches
         self._flights = deque[_Flight]()  # the oldest first
         self._caches: BatchCache | None = None
         self._kind: tuple[Any, ...] | None = None
@@ -142,10 +140,11 @@ class Loop:
             return True
         return len(self) < self.rows and self._kind is not None and kind_of(self._model, cache) == self._kind
 
-    def add(self, row: Row) -> None:
+    def add(self, text: Text) -> None:
         """Add a text that `accepts` has let through."""
-        self._kind = kind_of(self._model, row.cache) if self.rows > 1 else None
-        self._reading.append(row)
+        can_share = self.rows > 1 and text.settings.kv_bits is None
+        self._kind = kind_of(self._model, text.cache) if can_share else None
+        self._reading.append(text)
 
     def step(self) -> list[Step]:
         """Advance every text by a pass, and one prompt by a piece; return what was committed.
@@ -157,8 +156,8 @@ class Loop:
             steps = [] if self._flights or self._share() else self._launch_alone()
             if self._flights:
                 latest = self._flights[-1]
-                if not latest.shared and not latest.texts[0].proposal.tokens and len(self) == 1:
-                    self._launch_ahead(latest.texts[0])
+                if not latest.shared and not latest.launched[0].proposal.tokens and len(self) == 1:
+                    self._launch_ahead(latest.launched[0])
                 steps = self._read()
             if self._reading:
                 steps += self._read_prompt()
@@ -166,7 +165,7 @@ class Loop:
                 self._launch_shared()
         return steps
 
-    def remove(self, row: Row) -> int | None:
+    def remove(self, text: Text) -> int | None:
         """End a text at any time, and return the number of its tokens that its own cache holds afterwards.
 
         After the first token, these are the prompt and all tokens that were taken but the last one; before it, as much
@@ -174,64 +173,80 @@ class Loop:
         layers that is left in the middle of a commit, while its next shared pass runs, has no state of that place.
         """
         with mx.stream(self._stream):
-            if row in self._shared:
-                self._take_out(row, row.text.cached_if_closed)
-            for rows in (self._reading, self._own):
-                if row in rows:
-                    rows.remove(row)
-            kept = row.close()
-            self._flights = deque(each for each in self._flights if not all(one.row.closed for one in each.texts))
+            if text in self._shared:
+                self._take_out(text, text.cached_if_closed)
+            for texts in (self._reading, self._own):
+                if text in texts:
+                    texts.remove(text)
+            kept = text.close()
+            self._flights = deque(each for each in self._flights if not all(one.text.closed for one in each.launched))
             return kept
 
     def _share(self) -> bool:
         """Whether the next pass serves several texts, whose caches are shared from here on."""
         if not self._shared and len(self._own) < 2:
             return False
-        writing = [row for row in self._shared + self._own if not row.text.ended]
+        writing = [text for text in self._shared + self._own if not text.ended]
         if len(writing) < 2 or self._kind is None:
-            for row in [row for row in writing if row in self._shared]:
-                self._take_out(row, row.text.cached_after_commit)
-                self._own.append(row)
+            for text in [text for text in writing if text in self._shared]:
+                self._take_out(text, text.cached_after_commit)
+                self._own.append(text)
             return False
         if self._caches is None:
             self._caches = BatchCache(writing[0].cache, _WIDTH)
-        for row in [row for row in writing if row in self._own]:
-            fed = row.text.cached_after_commit - len(row.refeed)
-            held = max(lengths(row.cache), default=fed)
-            row.origin = held - fed
-            self._own.remove(row)
-            self._caches.join(row.cache, held)
-            self._shared.append(row)
+        for text in [text for text in writing if text in self._own]:
+            fed = text.cached_after_commit - len(text.refeed)
+            held = max(lengths(text.cache), default=fed)
+            text.origin = held - fed
+            self._own.remove(text)
+            self._caches.join(text.cache, held)
+            self._shared.append(text)
         return True
 
     def _launch_alone(self) -> list[Step]:
         """Begin a pass over one text, with drafts; return the error of one that fails."""
-        row = next((row for row in self._own if not row.text.ended), None)
-        if row is None:
+        text = next((text for text in self._own if not text.ended), None)
+        if text is None:
             return []
-        began, rows = perf_counter(), [row]
-        decisions, now = propose(rows, row.text.policy, self._drafts.draft), perf_counter()
-        inputs = row.feed()
+        began = perf_counter()
+        decisions, now = propose([text], text.policy, self._drafts.draft), perf_counter()
         try:
-            launched = _Launched(row, row.proposal, row.own.launch(_array(inputs), len(inputs) - len(row.refeed)))
+            logits = text.own.launch(_array([text.feed()]))
         except Exception as error:
-            return [_failed(row, error)]
+            return [_failed(text, error)]
+        launched = _Launched(text, text.proposal, logits[0, len(text.refeed) :])
         launched.choose()
-        self._flights.append(_Flight([launched], decisions, len(inputs), now, now - began))
+        self._flights.append(_Flight([launched], decisions, len(text.inputs), now, now - began))
         return []
+
+    def _launch_shared(self) -> None:
+        """Begin a pass over all texts that share their caches."""
+        assert self._caches is not None
+        began, texts = perf_counter(), self._shared
+        decisions, now = propose(texts, self.policy, self._drafts.draft, _WIDTH), perf_counter()
+        counts = [len(text.feed()) for text in texts]
+        self._caches.mark()
+        self._caches.begin(counts)
+        inputs = _array([text.inputs + [0] * (max(counts) - len(text.inputs)) for text in texts])
+        logits, launched = forward(self._model, inputs, self._caches), list[_Launched]()
+        for at, text in enumerate(texts):
+            launched.append(_Launched(text, text.proposal, logits[at, len(text.refeed) : counts[at]]))
+            launched[-1].choose()
+        mx.async_eval([each.arrays() for each in launched], self._caches.arrays())  # type: ignore[no-untyped-call]
+        self._flights.append(_Flight(launched, decisions, max(counts), now, now - began, shared=True))
 
     def _launch_ahead(self, latest: _Launched) -> None:
         """Begin a plain pass over the token that the latest pass will choose, where no drafts will follow."""
-        row, text, chosen = latest.row, latest.row.text, latest.chosen
-        if not row.may_run_ahead or text.remaining == 0 or not text.drafting_paused() or not isinstance(chosen, Pass):
+        text, chosen = latest.text, latest.chosen
+        if not text.may_run_ahead or text.remaining == 0 or not text.drafting_paused() or not isinstance(chosen, Pass):
             return
         random_state = text.randomness.unread()
         mx.async_eval(chosen.tokens, random_state)  # type: ignore[no-untyped-call]
-        row.own.quantize()
-        if row.own.rewinds_one_token_only():
-            row.unrewindable_at = text.yielded
+        text.own.quantize()
+        if text.own.checkpoints.rewinds_one_token_only():
+            text.unrewindable_at = text.yielded
         now = perf_counter()
-        ahead = _Launched(row, NOTHING, row.own.launch(chosen.tokens.astype(mx.int32), 1))
+        ahead = _Launched(text, NOTHING, text.own.launch(chosen.tokens.astype(mx.int32)[None])[0])
         # The choice has to wait where processors may refuse the text, which can end with this token, and where a seeded
         # generation sets its random state when the next cycle begins. A grammar has to know the token.
         if text.processors or text.constraint is not None or random_state:
@@ -239,135 +254,119 @@ class Loop:
         else:
             ahead.choose()
             mx.async_eval(ahead.arrays())  # type: ignore[no-untyped-call]
-        self._flights.append(_Flight([ahead], [plain(row)], 0, now))
-
-    def _launch_shared(self) -> None:
-        """Begin a pass over all texts that share their caches."""
-        assert self._caches is not None
-        began, rows = perf_counter(), list(self._shared)
-        decisions, now = propose(rows, self.policy, self._drafts.draft, _WIDTH), perf_counter()
-        counts = [len(row.feed()) for row in rows]
-        width = max(counts)
-        self._caches.mark()
-        self._caches.begin(counts)
-        inputs = _array([row.inputs + [0] * (width - len(row.inputs)) for row in rows])
-        logits, texts = forward(self._model, inputs, self._caches), list[_Launched]()
-        for at, row in enumerate(rows):
-            texts.append(_Launched(row, row.proposal, logits[at, len(row.refeed) : counts[at]]))
-            texts[-1].choose()
-        mx.async_eval([each.arrays() for each in texts], self._caches.arrays())  # type: ignore[no-untyped-call]
-        self._flights.append(_Flight(texts, decisions, width, now, now - began, shared=True))
+        self._flights.append(_Flight([ahead], [plain(text)], 0, now))
 
     def _read(self) -> list[Step]:
         """Wait for the oldest pass that is under way, and commit to each text what it accepted."""
-        launched, decisions, width, began, draft_seconds, shared = self._flights.popleft()
+        all_launched, decisions, width, began, draft_seconds, shared = self._flights.popleft()
         steps: list[Step] = []
-        texts = [each for each in launched if not each.row.closed]
+        launched = [each for each in all_launched if not each.text.closed]
         if not width:
-            for each in texts:
-                each.row.proposal = NOTHING
-                each.row.feed()
+            for each in launched:
+                each.text.proposal = NOTHING
+                each.text.feed()
                 each.choose()
-        mx.eval([each.chosen.tokens for each in texts if isinstance(each.chosen, Pass)])
+        mx.eval([each.chosen.tokens for each in launched if isinstance(each.chosen, Pass)])
         now = perf_counter()
         self._pass_seconds, self._read_at = now - max(began, self._read_at), now
-        for each in texts:
-            row = each.row
+        for each in launched:
+            text = each.text
             try:
-                commit = row.text.commit_pass(each.chosen, each.proposal, draft_seconds, self._pass_seconds)
+                commit = text.commit_pass(each.chosen, each.proposal, draft_seconds, self._pass_seconds)
             except Exception as error:
-                steps.append(_failed(row, error))
+                steps.append(_failed(text, error))
             else:
-                row.gained = commit.cycle.committed
-                steps.append(Step(row, commit))
+                text.gained = commit.cycle.committed
+                steps.append(Step(text, commit))
                 if not shared:
-                    self._keep_own(row, commit.cycle.accepted)
+                    self._keep_own(text, commit.cycle.accepted)
         for decision in decisions:
             decision.learn()
         # MLX limits what is under way, so handing over a pass can last until the one before it is done. Then the first
         # of several passes begun ahead seems too long, and the last one too short.
-        policy = self.policy if shared or not texts else texts[0].row.text.policy
-        if policy.is_automatic and texts and (shared or bool(width) != bool(self._flights)):
-            context = max([each.row.text.drafters.context for each in texts])
-            policy.observe(width, self._pass_seconds, context, drafted=width > 1, texts=len(launched))
+        policy = self.policy if shared or not launched else launched[0].text.policy
+        if policy.is_automatic and launched and (shared or bool(width) != bool(self._flights)):
+            context = max([each.text.drafters.context for each in launched])
+            policy.observe(width, self._pass_seconds, context, drafted=width > 1, texts=len(all_launched))
         if shared:
             self._keep_shared()
-        for each in texts:
-            if each.row.gained:
-                each.row.text.drafters.follow(each.row.gained)
+        for each in launched:
+            if each.text.gained:
+                each.text.drafters.follow(each.text.gained)
         self._passes += 1
         if self._passes % CLEAR_EVERY == 0:
             mx.clear_cache()
         return steps
 
-    def _keep_own(self, row: Row, accepted: int) -> None:
+    def _keep_own(self, text: Text, accepted: int) -> None:
         """Take what was rejected out of the cache of a text that is alone."""
-        again, fed = len(row.refeed), len(row.inputs)
-        kept = again + len(row.gained)
-        tell_committed(row.cache, row.gained, accepted, fed - again)
-        row.take_back(kept, row.own.keep(fed - kept))
+        again, fed = len(text.refeed), len(text.inputs)
+        kept = again + len(text.gained)
+        tell_committed(text.cache, text.gained, accepted, fed - again)
+        text.refeed = text.inputs[kept - text.own.keep(fed - kept) : kept]
         if not self._flights:
-            row.own.quantize()
+            text.own.quantize()
 
     def _keep_shared(self) -> None:
         """Take what was rejected out of the shared caches, and texts that have ended."""
         assert self._caches is not None
-        kept = [len(row.refeed) + len(row.gained) if row.gained else 0 for row in self._shared]
+        kept = [len(text.refeed) + len(text.gained) if text.gained else 0 for text in self._shared]
         wanted = [
-            length - len(row.inputs) + right
-            for row, length, right in zip(self._shared, self._caches.lengths, kept, strict=True)
+            length - len(text.inputs) + right
+            for text, length, right in zip(self._shared, self._caches.lengths, kept, strict=True)
         ]
         self._caches.take_back(wanted)
-        for row, right, length, reached in zip(self._shared, kept, wanted, self._caches.lengths, strict=True):
-            if row.gained:
-                row.take_back(right, length - reached)
-        for row in [row for row in self._shared if row.text.ended]:
-            self._take_out(row, row.text.cached_after_commit, spare=len(row.inputs))
+        for text, right, length, reached in zip(self._shared, kept, wanted, self._caches.lengths, strict=True):
+            if text.gained:
+                text.refeed = text.inputs[right - (length - reached) : right]
+        for text in [text for text in self._shared if text.ended]:
+            self._take_out(text, text.cached_after_commit, spare=len(text.inputs))
 
     def _read_prompt(self) -> list[Step]:
         """Read a piece of the prompt that has least left."""
-        row = min(self._reading, key=lambda row: row.unread)
-        row.piece, before, began = self._piece(row), row.unread, perf_counter()
+        text = min(self._reading, key=lambda text: text.unread)
+        text.piece, before, began = self._piece(text), text.unread, perf_counter()
         try:
-            row.read_piece()
+            text.read_piece()
         except Exception as error:
-            return [_failed(row, error)]
-        if before - row.unread >= _SMALLEST_PIECE:
-            self._token_seconds = (perf_counter() - began) / (before - row.unread)
-        if not row.unread:
-            self._reading.remove(row)
-            self._own.append(row)
+            return [_failed(text, error)]
+        if before - text.unread >= _SMALLEST_PIECE:
+            self._token_seconds = (perf_counter() - began) / (before - text.unread)
+        if not text.unread:
+            self._reading.remove(text)
+            self._own.append(text)
         return []
 
-    def _piece(self, row: Row) -> int:
+    def _piece(self, text: Text) -> int:
         """Tokens of a prompt to read next: while others write, no more than a few of their passes take."""
-        whole = row.text.settings.prefill_step_size
+        whole = text.settings.prefill_step_size
         if self._reading_passes is None or not (self._own or self._shared):
             return whole
         seconds = self._reading_passes * self._pass_seconds
         affordable = int(seconds / self._token_seconds) if self._token_seconds else 0
         return min(whole, max(_SMALLEST_PIECE, affordable))
 
-    def _take_out(self, row: Row, fed: int, spare: int = 0) -> None:
+    def _take_out(self, text: Text, fed: int, spare: int = 0) -> None:
         """Move a text's part of the shared caches, its first ``fed`` tokens, back into its own cache."""
         assert self._caches is not None
-        at = self._shared.index(row)
-        under_way = any(each.row is row for flight in self._flights for each in flight.texts)
-        before = self._caches.lengths[at] - len(row.inputs) * under_way
-        held = self._caches.leave(at, row.cache, min(row.origin + fed, before), spare)
+        at = self._shared.index(text)
+        under_way = any(each.text is text for flight in self._flights for each in flight.launched)
+        before = self._caches.lengths[at] - len(text.inputs) * under_way
+        held = self._caches.leave(at, text.cache, min(text.origin + fed, before), spare)
         self._shared[at] = self._shared[-1]
         self._shared.pop()
         if not self._shared:
             self._caches = None
         # With recurrent layers it may hold only what it held before the latest pass.
-        row.resume(held - row.origin, row.inputs if held < before else [*row.refeed, row.text.last])
+        text.inputs = text.inputs if held < before else [*text.refeed, text.last]
+        text.own.enter(held - text.origin, exact_masks=True)
 
 
-def _failed(row: Row, error: Exception) -> Step:
+def _failed(text: Text, error: Exception) -> Step:
     """The end of a text, which has no part in further passes."""
-    row.text.ended, row.gained = True, ()
-    return Step(row, error)
+    text.ended, text.gained = True, ()
+    return Step(text, error)
 
 
-def _array(tokens: list[Any]) -> mx.array:
+def _array(tokens: list[list[int]]) -> mx.array:
     return mx.array(tokens, dtype=mx.int32)

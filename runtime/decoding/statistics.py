@@ -2,17 +2,10 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from spectool.runtime.policy.policy import Policy
-
-
-class Failure(NamedTuple):
-    """A drafter that failed and was switched off for the rest of its generation."""
-
-    drafter: str  # its name
-    error: str  # what it failed with
 
 
 @dataclass(slots=True, repr=False)
@@ -30,7 +23,7 @@ class DraftStatistics:
         drafted_passes: Passes that verified at least one draft token.
         proposed_by: Proposed draft tokens by the drafter's name.
         accepted_by: Accepted draft tokens by the drafter's name.
-        failures: Drafters that failed, one entry for each drafter and generation.
+        failures: Names and errors of drafters that failed and were switched off, one for each generation.
         policy: What chooses the drafts of the generation; None where their length is fixed.
     """
 
@@ -41,7 +34,7 @@ class DraftStatistics:
     drafted_passes: int = 0
     proposed_by: Counter[str] = field(default_factory=Counter)
     accepted_by: Counter[str] = field(default_factory=Counter)
-    failures: list[Failure] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
     policy: "Policy | None" = field(default=None, compare=False)
 
     def __repr__(self) -> str:

@@ -16,7 +16,7 @@ from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.mlx_lm_compat import GenerationResponse as MlxLmResponse
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, wired_limit
 from spectool.runtime.policy.policy import Policy
-from spectool.runtime.sampling.token_ids import TokenOutOfRange, given_ids, require_text
+from spectool.runtime.sampling.token_ids import token_ids
 
 
 @dataclass
@@ -68,7 +68,7 @@ def stream_generate(
         drafter: Source of draft tokens; None decodes plainly.
         prediction: Text, or token ids, that the answer is expected to repeat for the most part, such as a file that is
             to be edited. The model does not get to see it.
-        max_tokens: Tokens to generate; -1 for no limit, not 0.
+        max_tokens: Tokens to generate; -1 for no limit.
         num_draft_tokens: Maximum number of draft tokens per cycle; None chooses the number that is fastest.
         stop_strings: Text or texts that end the generation; the text ends before them. What may be the beginning of
             one is held back until the next response decides.
@@ -81,11 +81,9 @@ def stream_generate(
         ``finish_reason`` "stop" or "length".
 
     Raises:
-        RuntimeUnsupported: ``max_tokens`` is 0, the prompt is empty, the model's caches do not allow what is asked, or
-            (`TokenOutOfRange`) the tokenizer made a token that the model does not have.
+        RuntimeUnsupported: The prompt is empty, the model's caches do not allow what is asked, or (`TokenOutOfRange`)
+            the tokenizer made a token that the model does not have.
     """
-    if max_tokens == 0:
-        raise RuntimeUnsupported("max_tokens: expected a positive number, or -1 for no limit, got 0.")
     if not isinstance(tokenizer, TokenizerWrapper):
         tokenizer = TokenizerWrapper(tokenizer)
     tokens = encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt
@@ -100,24 +98,20 @@ def stream_generate(
         from spectool.runtime.drafters.prediction import PredictionDrafter
 
         if isinstance(prediction, str):
-            require_text("prediction", prediction)
             prediction = encode_answer(tokenizer, prediction)
-        predicted = PredictionDrafter(given_ids("prediction", prediction, "a text or token ids"))
+        predicted = PredictionDrafter(token_ids(prediction))
     with wired_limit(model, [stream]):
-        try:
-            steps = generate_step(
-                tokens,
-                model,
-                drafter=drafter,
-                prediction=predicted,
-                num_draft_tokens=num_draft_tokens,
-                max_tokens=max_tokens,
-                stop_tokens=ends,
-                statistics=drafting,
-                **kwargs,
-            )
-        except TokenOutOfRange as error:
-            raise error.spelled_by(tokenizer) from None
+        steps = generate_step(
+            tokens,
+            model,
+            drafter=drafter,
+            prediction=predicted,
+            num_draft_tokens=num_draft_tokens,
+            max_tokens=max_tokens,
+            stop_tokens=ends,
+            statistics=drafting,
+            **kwargs,
+        )
         # Closed before the wired limit is restored, and as soon as the reader stops: the caches are consistent at once,
         # not when the garbage collector gets there.
         with closing(steps):
@@ -184,12 +178,11 @@ def require_grammar(grammar: Any, tokenizer: Any) -> None:
 
 def text_ends(tokenizer: Any, settings: dict[str, Any]) -> frozenset[int]:
     """Token ids that end a text: the tokenizer's own, and ``stop_tokens``, which are taken out of ``settings``."""
-    return frozenset([*tokenizer.eos_token_ids, *given_ids("stop_tokens", settings.pop("stop_tokens", ()))])
+    return frozenset([*tokenizer.eos_token_ids, *token_ids(settings.pop("stop_tokens", ()))])
 
 
 def encode_prompt(tokenizer: Any, prompt: str) -> list[int]:
     """Token ids of a text; BOS is added unless the text begins with it, as in mlx-lm."""
-    require_text("prompt", prompt)
     bos = tokenizer.bos_token
     ids: list[int] = tokenizer.encode(prompt, add_special_tokens=bos is None or not prompt.startswith(bos))
     return ids

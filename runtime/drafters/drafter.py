@@ -5,7 +5,7 @@ learns what became of its proposal only from the tokens that the target committe
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.settings import MAX_DRAFT_TOKENS
@@ -116,50 +116,34 @@ class Drafter:
 
 
 class Cycle(NamedTuple):
-    """One propose-verify-commit cycle, for displays and logs.
+    """One propose-verify-commit cycle, for displays and logs."""
 
-    Attributes:
-        proposal: Draft tokens that were verified; empty for a plain cycle.
-        source: Name of the drafter that made them; empty for a plain cycle.
-        accepted: Length of the prefix of ``proposal`` that the target agreed with.
-        committed: The accepted tokens, then one of the target's own, unless a stop token among them ended the text.
-        draft_seconds: Time of the drafter, in ``propose`` and ``commit``.
-        pass_seconds: Time of the target, from the proposal to the committed tokens. A pass that began ahead counts from
-            the end of the one before it.
-    """
-
-    proposal: tuple[int, ...]
-    source: str
-    accepted: int
-    committed: tuple[int, ...]
-    draft_seconds: float = 0.0
-    pass_seconds: float = 0.0
+    proposal: tuple[int, ...]  # draft tokens that were verified; empty for a plain cycle
+    source: str  # name of the drafter that made them; empty for a plain cycle
+    accepted: int  # leading tokens of the proposal that the target agreed with
+    committed: tuple[int, ...]  # these and one of the target's own, unless one of them is a stop token
+    draft_seconds: float = 0.0  # of the drafters
+    pass_seconds: float = 0.0  # of the target; of a pass that began ahead, from the end of the one before it
 
 
 class DrafterSet:
-    """Several drafters for one target. In every cycle, the policy chooses among them.
+    """Several drafters for one target, at most one of which asks a model. In every cycle, the policy chooses.
 
     Attributes:
         members: The drafters.
         name: Their names.
-        cache: Cache of the first draft model among them; None where there is none.
+        cache: Cache of the draft model among them; None where there is none.
     """
 
     def __init__(self, members: Sequence[Drafter]) -> None:
-        """Combine drafters; a draft model that has another's name is given one of its own.
+        """Combine drafters.
 
         Raises:
-            RuntimeUnsupported: They are not a list of drafters, or there is none.
+            RuntimeUnsupported: There are none, or several draft models.
         """
-        self.members = tuple(members) if isinstance(members, Sequence) else ()
-        if not self.members or not all(isinstance(drafter, Drafter) for drafter in self.members):
-            raise RuntimeUnsupported(f"drafters: expected a list of drafters, got {members!r:.100}")
-        models: dict[str, Any] = {}  # by name, which is what costs and gains are known by
-        for each in (each for each in self.members if each.costs_a_pass):
-            model, name, number = each if each.cache is None else each.cache.model, each.name, 1
-            while models.setdefault(each.name, model) is not model:
-                number += 1
-                each.name = f"{name} {number}"
+        self.members = tuple(members)
+        if not self.members or sum(drafter.costs_a_pass for drafter in self.members) > 1:
+            raise RuntimeUnsupported(f"drafters: expected some, with at most one draft model, got {members!r:.100}")
         self.name = ", ".join(drafter.name for drafter in self.members)
         self.cache = next((drafter.cache for drafter in self.members if drafter.cache is not None), None)
 

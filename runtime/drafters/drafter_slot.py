@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from itertools import takewhile
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.drafters.drafter import NOTHING, Drafter, Proposal
@@ -15,19 +15,7 @@ if TYPE_CHECKING:
     from spectool.runtime.sampling.randomness import Randomness
     from spectool.runtime.sampling.verification import Draw
 
-Report: TypeAlias = Callable[[Drafter, Exception], None]
 _Result = TypeVar("_Result")
-
-
-def warn_switched_off(drafter: Drafter, error: Exception) -> None:
-    """Log that ``drafter`` failed and is not asked again in this text."""
-    logging.getLogger(__name__).warning(
-        "drafter %r is switched off for this generation: %s: %s. "
-        "Decoding goes on without it; the output does not change.",
-        drafter.name,
-        type(error).__name__,
-        error,
-    )
 
 
 class NoRandomness(nullcontext[None]):
@@ -53,7 +41,7 @@ class DrafterSlot:
     def __init__(
         self,
         drafter: Drafter,
-        report: Report = warn_switched_off,
+        failures: list[str] | None = None,
         draw: "Draw | None" = None,
         vocabulary: int = sys.maxsize,
         randomness: "Randomness | NoRandomness | None" = None,
@@ -62,7 +50,7 @@ class DrafterSlot:
 
         Args:
             drafter: A drafter.
-            report: Called with it and its error when it fails.
+            failures: Gets its name and error when it fails.
             draw: Draws its drafts, if it can.
             vocabulary: Number of the target's token ids.
             randomness: Random state of the text; None where nothing is drawn.
@@ -70,7 +58,7 @@ class DrafterSlot:
         self.drafter: Drafter | None = drafter
         self._given = drafter
         self.name, self.is_model, self.longest = drafter.name, drafter.costs_a_pass, drafter.longest
-        self._report, self._draw, self._vocabulary = report, draw, vocabulary
+        self._failures, self._draw, self._vocabulary = failures, draw, vocabulary
         self.randomness = randomness if randomness is not None and drafter.draws else NoRandomness()
         self._begin(())
 
@@ -168,10 +156,18 @@ class DrafterSlot:
             drafter.commit(tuple(missed))
 
     def _fail(self, error: Exception) -> None:
-        failed, self.drafter, self.proposal = self.drafter, None, NOTHING
+        """Switch the drafter off: it is not asked again in this text."""
+        self.drafter, self.proposal = None, NOTHING
         self.randomness.renew()  # half-done draws may have broken it
-        if failed is not None:
-            self._report(failed, error)
+        reason = f"{type(error).__name__}: {error}"
+        logging.getLogger(__name__).warning(
+            "drafter %r is switched off for this generation: %s. "
+            "Decoding goes on without it; the output does not change.",
+            self.name,
+            reason,
+        )
+        if self._failures is not None:
+            self._failures.append(f"{self.name}: {reason}")
 
 
 class TextDrafters:
@@ -180,7 +176,7 @@ class TextDrafters:
     Attributes:
         slots: The drafters.
         look_ups: Those that cost no passes of a model.
-        models: Those that do.
+        model: The one that does; None where there is none.
         context: Tokens of the text.
         cycles: Cycles so far in which they could have been asked.
     """
@@ -189,7 +185,7 @@ class TextDrafters:
         """Follow one text with these drafters."""
         self.slots = slots
         self.look_ups = [slot for slot in slots if not slot.is_model]
-        self.models = [slot for slot in slots if slot.is_model]
+        self.model = next((slot for slot in slots if slot.is_model), None)
         self.context = self.cycles = 0
 
     def start(self, prompt: Sequence[int]) -> None:
@@ -206,8 +202,8 @@ class TextDrafters:
 
     def close(self) -> None:
         """End the text: what the drafters know of it is their own again."""
-        for slot in self.models:
-            slot.close()
+        if self.model is not None:
+            self.model.close()
 
     def may_propose(self) -> bool:
         """Whether one of them may have a proposal in the next cycle."""

@@ -14,7 +14,6 @@ import copy
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from spectool import RuntimeUnsupported
 from spectool.artifacts.dictionary import START, Dictionary, Match, State
 from spectool.runtime.drafters.calibration import (
     AGAINST_REPEAT,
@@ -62,22 +61,9 @@ class LookupDrafter(Drafter):
 
         A proposal ends before its probability falls below ``min_probability``, 0..1. Higher values draft less and are
         right more often.
-
-        Raises:
-            ValueError: There is nothing to draft from.
-            RuntimeUnsupported: Something is no open dictionary, such as its path.
         """
         given: Any = [] if dictionary is None else dictionary
-        several = isinstance(given, Sequence) and not isinstance(given, str)
-        dictionaries: list[Dictionary] = [*given] if several else [given]
-        for each in dictionaries:
-            if not isinstance(each, Dictionary):
-                raise RuntimeUnsupported(
-                    f"dictionary: expected an open dictionary, got {str(each)!r:.100}. Open one by its path with "
-                    "Dictionary(Path(…)), or call load_drafter(tokenizer, dictionary=…)"
-                )
-        if not dictionaries and not history:
-            raise ValueError("a lookup drafter needs a dictionary, the history, or both; got neither")
+        dictionaries: list[Dictionary] = [*given] if isinstance(given, Sequence) else [given]
         self.name = "+".join(["dictionary"] * bool(dictionaries) + ["history"] * history)
         self._min_probability = min_probability
         only = dictionaries[0] if len(dictionaries) == 1 else None

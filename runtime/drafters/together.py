@@ -12,16 +12,15 @@ from typing import Any
 import mlx.core as mx
 
 from spectool.runtime.caches.shared_texts import SharedTexts
-from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.drafters.drafter import Proposal
 from spectool.runtime.drafters.drafter_slot import DrafterSlot
 
 
 class DraftPasses:
-    """The passes of draft models, which serve as many texts as are drafted for."""
+    """The passes of a draft model, which serve as many texts as are drafted for."""
 
     def __init__(self) -> None:
-        self._shared: dict[int, SharedTexts] = {}  # by the identity of the model
+        self._shared: SharedTexts | None = None
 
     def draft(self, asked: Sequence[tuple[DrafterSlot, int]]) -> list[Proposal]:
         """The proposals of several drafters, each with the most tokens that it may draft."""
@@ -51,28 +50,22 @@ class DraftPasses:
                 except Exception as error:
                     ready = dict.fromkeys(arrays, error)
             else:
-                ready, waiting = self._fed(waiting), {}
+                ready, waiting = self._fed(waiting) if waiting else {}, {}
         return [proposals[slot] for slot, _ in asked]
 
     def _begin(self, slots: Sequence[DrafterSlot]) -> None:
-        by_model = dict[int, list[TextCache]]()
-        for slot in slots:
-            if slot.drafter is not None and (cache := slot.drafter.cache) is not None:
-                by_model.setdefault(id(cache.model), []).append(cache)
-        for model, caches in by_model.items():
-            if model not in self._shared:
-                self._shared[model] = SharedTexts(caches[0].model)
-            self._shared[model].begin(caches)
+        caches = [cache for slot in slots if slot.drafter is not None and (cache := slot.drafter.cache) is not None]
+        if caches:
+            self._shared = self._shared or SharedTexts(caches[0].model)
+            self._shared.begin(caches)
 
     def _fed(self, waiting: dict[DrafterSlot, mx.array]) -> dict[DrafterSlot, Any]:
-        """The logits after what each text feeds, or the error of its pass."""
-        found = dict[DrafterSlot, Any]()
+        """The logits after what each text feeds, or the error of the pass."""
+        assert self._shared is not None
         slots = {slot.drafter.cache: slot for slot in waiting if slot.drafter is not None and slot.drafter.cache}
-        for shared in {id(cache.model): self._shared[id(cache.model)] for cache in slots}.values():
-            wanted = {cache: waiting[slot] for cache, slot in slots.items() if cache.model is shared.model}
-            try:
-                found |= {slots[cache]: logits for cache, logits in shared.feed(wanted).items()}
-            except Exception as error:
-                shared.drop()
-                found |= {slots[cache]: error for cache in wanted}
-        return found
+        try:
+            found = self._shared.feed({cache: waiting[slot] for cache, slot in slots.items()})
+        except Exception as error:
+            self._shared.drop()
+            return dict.fromkeys(waiting, error)
+        return {slots[cache]: logits for cache, logits in found.items()}

@@ -2,37 +2,19 @@
 
 mlx-lm is pinned to 0.32. `tests/runtime/test_mlx_lm_compat.py` checks that the names are there with the parameters that
 we use, that no other module of the package imports them, and that what is followed here has not changed: the insides of
-its caches (`windows`), what its models do with several tokens at once (`pass_size`), and its filters (`filters`).
+its caches (`windows`), and what its models do with several tokens at once (`pass_size`).
 """
 
 import resource
 from typing import Any
 
+_set_limit = resource.setrlimit
+if 0 <= resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 4096:  # mlx-lm asks for as many open files, and would fail
+    resource.setrlimit = lambda *limits: None
 
-def _import_mlx_lm() -> Any:
-    """Import mlx-lm where a process may open fewer files than it asks for.
+import mlx_lm
 
-    It raises the limit to 4,096, for models in thousands of files, and fails where the hard limit is below that. A
-    limit that cannot be had is raised as far as it can be.
-    """
-    set_limit = resource.setrlimit
-
-    def set_as_far_as_allowed(kind: int, limits: tuple[int, int], *others: Any) -> None:
-        try:
-            set_limit(kind, limits, *others)
-        except (ValueError, OSError):
-            soft, hard = resource.getrlimit(kind)
-            set_limit(kind, (max(soft, min(limits[0], hard)), hard))
-
-    resource.setrlimit = set_as_far_as_allowed
-    try:
-        import mlx_lm
-    finally:
-        resource.setrlimit = set_limit
-    return mlx_lm
-
-
-mlx_lm = _import_mlx_lm()
+resource.setrlimit = _set_limit
 
 from mlx_lm import sample_utils
 from mlx_lm.generate import (

@@ -8,7 +8,7 @@ A guess is cut or continued by look-ups. Where a look-up has found the same toke
 found another one, that is doubted.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from spectool.runtime.drafters.drafter import NOTHING, Proposal, accepted_length
@@ -28,52 +28,43 @@ def draft_in_turn(asked: Sequence[tuple[DrafterSlot, int]]) -> list[Proposal]:
     return [slot.propose(limit) for slot, limit in asked]
 
 
+class Offer(NamedTuple):
+    """What a text has before its model is asked."""
+
+    drafters: TextDrafters
+    limit: int  # tokens that it can propose, at most
+    look_ups: Sequence[Candidate]  # what these propose
+
+
 class Prospect(NamedTuple):
-    """What is known of a pass over some texts before a model is asked.
+    """What is known of a pass over some texts before a model is asked."""
 
-    Attributes:
-        texts: Their drafters.
-        limits: The most tokens that each can propose.
-        offered: What the look-ups of each propose.
-        costs: Plain passes that it takes, by draft length.
-        rate: Tokens that are usually written in the time of a plain pass.
-        together: Texts in the pass, with those that have another policy.
-        usual_cycles: Cycles that a text lasts.
-    """
+    texts: Sequence[Offer]
+    costs: list[float]  # plain passes that it takes, by draft length
+    rate: float  # tokens that are usually written in the time of a plain pass
+    together: int  # texts in the pass, with those that have another policy
+    usual_cycles: float  # of a text
 
-    texts: Sequence[TextDrafters]
-    limits: Sequence[int]
-    offered: Sequence[Sequence[Candidate]]
-    costs: list[float]
-    rate: float
-    together: int
-    usual_cycles: float
-
-    def if_right(self, probability: float, most: int, asked: Sequence[object]) -> list[Sequence[Candidate]]:
+    def if_right(self, probability: float, most: int, asked: Container[int]) -> list[Sequence[Candidate]]:
         """What texts can propose if each of ``most`` tokens of a model that is asked is right with this probability.
 
         Its first token is no less probable than that of the surest look-up: where that is likely, both are.
         """
         return [
-            [Candidate(NOTHING, [max(probability, surest(own).first), *[probability] * (most - 1)])] if model else own
-            for model, own in zip(asked, self.offered, strict=True)
+            [Candidate(NOTHING, [max(probability, surest(own).first), *[probability] * (most - 1)])]
+            if at in asked
+            else own
+            for at, (_, _, own) in enumerate(self.texts)
         ]
 
 
 class Asked(NamedTuple):
-    """Models that are asked.
+    """Models that are asked."""
 
-    Attributes:
-        models: That of each text, None for a text whose model is not asked.
-        most: How many tokens they are asked for.
-        reading: Plain passes that they take besides, to read what they have missed.
-        expected: What asking would be worth, in tokens of one text, if nothing were known of them.
-    """
-
-    models: Sequence[DrafterSlot | None]
-    most: int
-    reading: float
-    expected: float
+    models: Mapping[int, DrafterSlot]  # by the place of the text
+    most: int = 0  # tokens that they are asked for
+    reading: float = 0.0  # plain passes that they take besides, to read what they have missed
+    expected: float = 0.0  # what asking would be worth, in tokens of one text, if nothing were known of them
 
 
 class Models:
@@ -90,59 +81,56 @@ class Models:
     def to_ask(self, prospect: Prospect, worth: float) -> Asked | None:
         """The models that are worth more than ``worth`` tokens of a text to ask; None if there are none.
 
-        They are those of one name, in all texts but those for which one would have to read more than it is worth.
+        They are those of all texts but those for which one would have to read more than it is worth.
         """
-        found: Asked | None = None
-        limits, costs, rate = prospect.limits, prospect.costs, prospect.rate
-        for name in dict.fromkeys(model.name for text in prospect.texts for model in text.models):
-            record = self._records[name]
-            asked = [
-                next((model for model in text.models if model.name == name and limit and model.drafter), None)
-                for text, limit in zip(prospect.texts, limits, strict=True)
-            ]
-            if not any(asked):
-                continue
-            most = max(self.most(model, limit) for model, limit in zip(asked, limits, strict=True) if model)
-            token = record.cost_of_token * self._share(record, sum(map(bool, asked)), prospect.together)
-            drafting = [cost + length * token for length, cost in enumerate(costs[: most + 1])]
-            sure = record.acceptance.share
-            _, _, expected = best(prospect.if_right(min(PRIOR_ACCEPTANCE, sure), most, asked), drafting, rate)
-            levels = [level_of(own) for own, model in zip(prospect.offered, asked, strict=True) if model]
-            promised = expected + record.gain(levels)
-            if promised <= worth:
-                continue
-            reading = self._leave_out(prospect, asked, record, promised - worth)
-            if any(asked):
-                count, _, _ = best(prospect.if_right(min(1.0, sure), most, asked), drafting, rate)
-                found, worth = Asked(asked, max(1, count), reading, expected), promised
-        return found
+        texts, costs, rate = prospect.texts, prospect.costs, prospect.rate
+        asked = {
+            at: model
+            for at, (drafters, limit, _) in enumerate(texts)
+            if limit and (model := drafters.model) is not None and model.drafter is not None
+        }
+        if not asked:
+            return None
+        record = next(self._records[model.name] for model in asked.values())
+        most = max([self.most(model, texts[at].limit) for at, model in asked.items()])
+        token = record.cost_of_token * self._share(record, len(asked), prospect.together)
+        drafting = [cost + length * token for length, cost in enumerate(costs[: most + 1])]
+        sure = record.acceptance.share
+        _, _, expected = best(prospect.if_right(min(PRIOR_ACCEPTANCE, sure), most, asked), drafting, rate)
+        promised = expected + record.gain([level_of(texts[at].look_ups) for at in asked])
+        if promised <= worth:
+            return None
+        reading = self._leave_out(prospect, asked, record, promised - worth)
+        if not asked:
+            return None
+        count, _, _ = best(prospect.if_right(min(1.0, sure), most, asked), drafting, rate)
+        return Asked(asked, max(1, count), reading, expected)
 
-    def _leave_out(self, prospect: Prospect, asked: list[DrafterSlot | None], record: Record, gain: float) -> float:
+    def _leave_out(self, prospect: Prospect, asked: dict[int, DrafterSlot], record: Record, gain: float) -> float:
         """Leave out those of the models that have more to read than pays; return the plain passes that others read."""
         scale, reading = self._share(record, 1, prospect.together), 0.0
-        for at, (text, model) in enumerate(zip(prospect.texts, asked, strict=True)):
-            if model is None or len(model.missed) <= _CATCHING_UP:
-                continue
+        for at, model in list(asked.items()):
             passes = record.cost.reading * len(model.missed) * scale
-            left = max(prospect.usual_cycles - text.cycles, text.cycles)
+            cycles = prospect.texts[at].drafters.cycles
+            left = max(prospect.usual_cycles - cycles, cycles)
+            if len(model.missed) <= _CATCHING_UP:
+                continue
             if gain * left * record.gaining >= prospect.rate * passes * prospect.together:
                 reading += passes
             else:
-                asked[at] = None
+                del asked[at]
         return reading
 
     def ask(self, prospect: Prospect, asked: Asked, draft: Draft) -> tuple[list[Proposal], float, float]:
         """The best proposals given what models guess, the plain passes that these take, and what all is worth."""
         guesses, drafting = self._guesses_of(prospect, asked, draft)
-        options = [
-            own if model is None else self._options(guess, own, text.look_ups, self.most(model, limit))
-            for guess, own, text, limit, model in zip(
-                guesses, prospect.offered, prospect.texts, prospect.limits, asked.models, strict=True
-            )
-        ]
-        drawn = max(len(guess.proposal.tokens) * (guess.proposal.distribution is not None) for guess in guesses)
+        options = [text.look_ups for text in prospect.texts]
+        for at, guess in guesses.items():
+            text = prospect.texts[at]
+            options[at] = self._options(guess, text, self.most(asked.models[at], text.limit))
+        drawn = max([len(guess.tokens) for guess, _ in guesses.values() if guess.distribution is not None], default=0)
         length, picks, worth = best(options, level_rows(prospect.costs, drawn), prospect.rate)
-        proposals = [_taken(guess, pick, length) for guess, pick in zip(guesses, picks, strict=True)]
+        proposals = [_taken(guesses.get(at, NO_CANDIDATE), pick, length) for at, pick in enumerate(picks)]
         return proposals, drafting, worth - prospect.rate * drafting
 
     def _share(self, record: Record, rows: int, together: int) -> float:
@@ -154,36 +142,34 @@ class Models:
         rows_cost = curve.seconds(max(1, rows), 0) / curve.seconds(1, 0)
         return rows_cost * target.seconds(0, 0) / target.seconds(together, 0)
 
-    def _guesses_of(self, prospect: Prospect, asked: Asked, draft: Draft) -> tuple[list[Candidate], float]:
-        """What models propose, nothing for texts whose model is not asked, and the plain passes that this takes."""
-        models = {at: model for at, model in enumerate(asked.models) if model is not None}
-        before = {at: model.passes for at, model in models.items()}
-        made = draft([(model, min(asked.most, prospect.limits[at])) for at, model in models.items()])
-        guesses, most = [NO_CANDIDATE] * len(asked.models), 0
-        for (at, model), guess in zip(models.items(), made, strict=True):
+    def _guesses_of(self, prospect: Prospect, asked: Asked, draft: Draft) -> tuple[dict[int, Candidate], float]:
+        """What models propose, by the place of the text, and the plain passes that this takes."""
+        models = asked.models
+        before = [model.passes for model in models.values()]
+        made = draft([(model, min(asked.most, prospect.texts[at].limit)) for at, model in models.items()])
+        guesses, most = dict[int, Candidate](), 0
+        for (at, model), guess, had in zip(models.items(), made, before, strict=True):
             record = self._records[model.name]
-            passes = model.passes - before[at] or len(guess.tokens)  # a drafter of another kind may not count them
+            passes = model.passes - had or len(guess.tokens)  # a drafter of another kind may not count them
             record.count(passes, len(guess.tokens))
             guesses[at] = Candidate(guess, record.acceptance.probabilities(guess.stated))
             most = max(most, passes)
         return guesses, most * record.cost.token * self._share(record, len(models), prospect.together)
 
-    def _options(
-        self, guess: Candidate, offered: Sequence[Candidate], look_ups: Sequence[DrafterSlot], limit: int
-    ) -> list[Candidate]:
+    def _options(self, guess: Candidate, text: Offer, limit: int) -> list[Candidate]:
         """What a text can propose given a model's guess: this, perhaps continued by a look-up, or a look-up's own."""
         proposal, count = guess.proposal, len(guess.proposal.tokens)
         drawn = proposal.distribution
         if drawn is not None and len(drawn) > count:
             return [guess]  # a drawn token that the target does not have leaves its row, and nothing follows it
-        found = surest(offered)
+        found = surest(text.look_ups)
         if count and found.probabilities:
             if found.proposal.tokens[0] == proposal.tokens[0]:
                 guess = guess._replace(probabilities=_confirmed(guess, found))
             else:
                 found = found._replace(probabilities=[_DOUBTED * found.probabilities[0], *found.probabilities[1:]])
         options = [guess] if drawn is not None else [guess, found]
-        for each in look_ups if 0 < count < limit else ():
+        for each in text.drafters.look_ups if 0 < count < limit else ():
             more = each.extend(proposal.tokens, limit - count)
             if more.tokens:
                 tokens, name = (*proposal.tokens, *more.tokens), f"{proposal.source}+{more.source}"

@@ -19,25 +19,15 @@ ALIKE = 1.25  # times as much as another measurement says: what varies less is n
 
 @dataclass(frozen=True)
 class PassCosts:
-    """Measured passes of one model.
+    """Measured passes of one model."""
 
-    Attributes:
-        model: The name that the user gave it, for messages.
-        machine: The device, the machine and the versions, in words.
-        seconds: Seconds of a pass, by tokens in the context and then by rows (tokens in the pass).
-        plain: Seconds of a plain pass that begins before the token of the one before it is read, by context.
-        same_bits: Row counts at which a pass gave bit for bit the logits of passes over single tokens.
-        exact: Whether drafts are kept to lengths whose passes have the same bits.
-        final: Whether two measurements agree; if not, passes are measured again at the next start.
-    """
-
-    model: str
-    machine: str
-    seconds: dict[int, dict[int, float]]
-    plain: dict[int, float]
-    same_bits: tuple[int, ...]
-    exact: bool = False
-    final: bool = True
+    model: str  # the name that the user gave it, for messages
+    machine: str  # the device, the machine and the versions, in words
+    seconds: dict[int, dict[int, float]]  # of a pass, by tokens in the context and then by rows (tokens in the pass)
+    plain: dict[int, float]  # of a plain pass that begins before the token of the one before it is read, by context
+    same_bits: tuple[int, ...]  # rows at which a pass gave bit for bit the logits of passes over single tokens
+    exact: bool = False  # whether drafts are kept to lengths whose passes have the same bits
+    final: bool = True  # whether two measurements agree; if not, passes are measured again at the next start
 
     def __post_init__(self) -> None:
         curves = self.seconds.values()

@@ -26,11 +26,10 @@ from typing import NamedTuple
 
 from spectool.runtime.drafters.drafter import NOTHING, Proposal
 from spectool.runtime.drafters.drafter_slot import DrafterSlot, TextDrafters
-from spectool.runtime.policy.account import DECAY, LossAccount, Trials
 from spectool.runtime.policy.candidate import Candidate, best, cost_of, level_of, level_rows
 from spectool.runtime.policy.curve import ASSUMED, FAR_OFF, FREE, Drift, PassCurve
-from spectool.runtime.policy.models import Draft, Models, Prospect, draft_in_turn
-from spectool.runtime.policy.record import Record
+from spectool.runtime.policy.models import Asked, Draft, Models, Offer, Prospect, draft_in_turn
+from spectool.runtime.policy.record import DECAY, LossAccount, Record, Trials
 from spectool.runtime.settings import LONGEST_DRAFT
 
 _RATE_PRIOR = 16.0  # plain passes that the usual rate counts for at first, a quarter of a short answer
@@ -39,33 +38,17 @@ _TEXT = 64.0  # cycles that a text is taken to last before one has ended
 
 
 class Choice(NamedTuple):
-    """What texts propose in a pass that they share, and what it costs.
-
-    Attributes:
-        texts: Their drafters.
-        proposals: What each proposes, with the probabilities that are believed.
-        cost: Plain passes of these texts that the cycle takes, with the passes of a draft model.
-        look_ups: The best proposal of the look-ups of each.
-        look_up_cost: Plain passes of a cycle with these, or what they are hoped to take where the curve is tried.
-        levels: How sure the look-ups of each are (`level_of`).
-        asked: The draft model of each text that was asked, None for a text whose model was not.
-        reading: Plain passes that the models take besides, to read what they have missed.
-        expected: What asking them would be worth, in tokens of one text, if nothing were known of them.
-        worth: What the proposals promise with what asking has cost, likewise.
-        rests: Whether nobody was asked, since there is to be no draft.
-    """
+    """What texts propose in a pass that they share, and what it costs."""
 
     texts: Sequence[TextDrafters]
-    proposals: Sequence[Proposal]
-    cost: float = 1.0
-    look_ups: Sequence[Candidate] = ()
-    look_up_cost: float = 1.0
-    levels: Sequence[int] = ()
-    asked: Sequence[DrafterSlot | None] = ()
-    reading: float = 0.0
-    expected: float = 0.0
-    worth: float = 0.0
-    rests: bool = False
+    proposals: Sequence[Proposal]  # of each, with the probabilities that are believed
+    cost: float = 1.0  # plain passes of these texts that the cycle takes, with the passes of a draft model
+    look_ups: Sequence[Candidate] = ()  # the best proposal of the look-ups of each
+    look_up_cost: float = 1.0  # plain passes with these, or what they are hoped to take where the curve is tried
+    levels: Sequence[int] = ()  # how sure the look-ups of each are (`level_of`); empty where there is no draft model
+    asked: Asked = Asked({})  # the draft models that were asked
+    worth: float = 0.0  # what the proposals promise with what asking has cost, in tokens of one text
+    rests: bool = False  # nobody was asked, since there is to be no draft
 
     @property
     def proposal(self) -> Proposal:
@@ -169,16 +152,14 @@ class Policy:
             self.trials.begin(costs[length])
             return Choice(drafters, proposals, costs[length], found, tried[length])
         cost = cost_of(proposals, costs)
-        levels = [level_of(each) for each in offered] if any(text.models for text in drafters) else ()
-        if levels:
-            prospect = Prospect(drafters, limits, offered, costs, rate, together, self._usual_cycles)
-            asked = self._models.to_ask(prospect, worth)
-            if asked is not None:
-                proposals, drafting, worth = self._models.ask(prospect, asked, draft)
-                whole = drafting + cost_of(proposals, costs)
-                known = asked.models, asked.reading, asked.expected, worth
-                return Choice(drafters, proposals, whole, found, cost, levels, *known)
-        return Choice(drafters, proposals, cost, found, cost, levels)
+        if _model_of(drafters) is None:
+            return Choice(drafters, proposals, cost, found, cost)
+        levels = [level_of(each) for each in offered]
+        prospect = Prospect(list(map(Offer, drafters, limits, offered)), costs, rate, together, self._usual_cycles)
+        if (asked := self._models.to_ask(prospect, worth)) is None:
+            return Choice(drafters, proposals, cost, found, cost, levels)
+        proposals, drafting, worth = self._models.ask(prospect, asked, draft)
+        return Choice(drafters, proposals, drafting + cost_of(proposals, costs), found, cost, levels, asked, worth)
 
     def costs(self, longest: int, context: int, *, texts: int = 1, refed: int = 0) -> list[float]:
         """Plain passes that a pass takes, by draft length, shape [longest + 1]."""
@@ -202,38 +183,41 @@ class Policy:
         if not cycles:
             return
         for at, tokens in cycles:
-            self.learn_acceptance(choice.texts[at], tokens)
-        asked = {model.name for model in choice.asked if model is not None} if choice.asked else ()
-        for name in {model.name for text in choice.texts for model in text.models}.difference(asked):
-            self.record(name).recover(choice.levels)
+            for each in choice.texts[at].slots:
+                self.record(each.name).learn_acceptance(each.proposal, tokens)
+        asked = choice.asked.models
+        model = _model_of(choice.texts)
+        record = None if model is None else self.record(model.name)
+        if record is not None and not asked:
+            record.recover(choice.levels)
         if choice.rests:
             self.account.recover()
             return
         written = sum([len(tokens) for _, tokens in cycles]) / len(cycles)
         without = written
-        if asked:
+        if asked and record is not None:
             without = sum(
-                len(tokens) if choice.asked[at] is None else 1.0 + choice.look_ups[at].accepted(tokens)
-                for at, tokens in cycles
+                1.0 + choice.look_ups[at].accepted(tokens) if at in asked else len(tokens) for at, tokens in cycles
             ) / len(cycles)
             came_true = written - 1.0 - self.rate * (choice.cost - 1.0)
-            for name in asked:
-                # What came true is mostly luck, so what was promised counts as well, if the model keeps its word.
-                trust = _TRUST * min(1.0, self.record(name).acceptance.share)
-                worth = came_true + trust * (choice.worth - came_true)
-                levels = [choice.levels[at] for at, _ in cycles if choice.asked[at] is not None]
-                self.record(name).learn(levels, worth - choice.expected)
+            # What came true is mostly luck, so what was promised counts as well, if the model keeps its word.
+            trust = _TRUST * min(1.0, record.acceptance.share)
+            worth = came_true + trust * (choice.worth - came_true)
+            record.learn([choice.levels[at] for at, _ in cycles if at in asked], worth - choice.asked.expected)
         self.account.charge(without - choice.look_up_cost, without)
         self._tokens = DECAY * self._tokens + written
-        self._passes = DECAY * self._passes + (choice.cost if asked else choice.look_up_cost) + choice.reading
-
-    def learn_acceptance(self, text: TextDrafters, committed: Sequence[int]) -> None:
-        """Learn how much of what each drafter proposed was right."""
-        for each in text.slots:
-            self.record(each.name).learn_acceptance(each.proposal, committed)
+        self._passes = DECAY * self._passes + (choice.cost if asked else choice.look_up_cost) + choice.asked.reading
 
     def observe(self, rows: int, seconds: float, context: int, *, drafted: bool, texts: int = 1) -> None:
         """Compare a pass with the curve; one over 0 ``rows`` of a text is a plain pass that began ahead."""
         if self.is_automatic:
             expected = self.curve.seconds(rows * texts, context)
             self.trials.end(self.drift(texts).observe(rows, seconds, expected, drafted=drafted))
+
+
+def _model_of(texts: Sequence[TextDrafters]) -> DrafterSlot | None:
+    """The draft model of the first text that has one: all that share a policy have the same."""
+    for text in texts:
+        if text.model is not None:
+            return text.model
+    return None

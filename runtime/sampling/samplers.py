@@ -10,13 +10,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, cast
 
 import mlx.core as mx
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.mlx_lm_compat import filters, sample_utils
-from spectool.runtime.sampling.token_ids import is_id, require_tokens
+from spectool.runtime.mlx_lm_compat import sample_utils
+from spectool.runtime.sampling.token_ids import require_tokens, token_ids
 from spectool.runtime.settings import LEAST_DIVISOR, PENALTIES, SAMPLER, Setting
 
 Sampler = Callable[[mx.array], mx.array]
@@ -101,18 +101,29 @@ class Sampling:
         logits = self._likely(logits)
         if self.xtc_probability > 0:
             logits = self._xtc(logits, self.xtc_probability)
-        return filters.draw(filters.best(logits, self.top_k), self.temp)
+        return cast(mx.array, sample_utils.categorical_sampling(self._best(logits), self.temp))
 
     def _at_temperature(self, logits: mx.array) -> mx.array:
-        best = filters.best(logits, self.top_k)
+        best = self._best(logits)
         chosen = mx.softmax(best.astype(mx.float32) * (1 / self.temp), axis=-1)
         return chosen / block_sum(chosen)[..., None]
 
+    # mlx-lm's filters, in the order of its `make_sampler`; what they leave out is at -inf. They refuse settings that
+    # restrict nothing, which therefore do not reach them.
+
     def _likely(self, logits: mx.array) -> mx.array:
-        return filters.likely(logits, self.top_p, self.min_p, self.min_tokens_to_keep)
+        if self.top_p < 1:
+            logits = sample_utils.apply_top_p(logits, self.top_p)
+        if self.min_p != 0 and self.min_tokens_to_keep < logits.shape[-1]:
+            logits = sample_utils.apply_min_p(logits, self.min_p, self.min_tokens_to_keep)
+        return logits
 
     def _xtc(self, logits: mx.array, probability: float) -> mx.array:
-        return filters.without_top_choices(logits, probability, self.xtc_threshold, self.xtc_special_tokens)
+        kept = [token for token in self.xtc_special_tokens if token < logits.shape[-1]]
+        return cast(mx.array, sample_utils.apply_xtc(logits, probability, self.xtc_threshold, kept))
+
+    def _best(self, logits: mx.array) -> mx.array:
+        return sample_utils.apply_top_k(logits, self.top_k) if 0 < self.top_k < logits.shape[-1] else logits
 
 
 def kept_by_xtc(tokenizer: Any) -> tuple[int, ...]:
@@ -125,13 +136,9 @@ class LogitBias:
 
     def __init__(self, biases: Mapping[int, float]) -> None:
         for token, bias in biases.items():
-            if not is_id(token) or not isinstance(bias, Real) or math.isnan(bias) or bias > _LARGEST_BIAS:
-                raise WrongSetting(
-                    "logit_bias",
-                    f"expected token ids and numbers up to {_LARGEST_BIAS:g} to add, such as {{13: -5.0}}, "
-                    f"got {{{token!r}: {bias!r}}}",
-                )
-        self.tokens = [int(token) for token in biases]
+            if not isinstance(bias, Real) or not bias <= _LARGEST_BIAS:
+                raise WrongSetting("logit_bias", f"expected numbers up to {_LARGEST_BIAS:g}, got {bias!r} for {token}")
+        self.tokens = token_ids(biases)
         self._values = mx.array([float(bias) for bias in biases.values()])
         self._indices: mx.array | None = None
         self._checked = -1  # vocabulary that has all the tokens

@@ -157,7 +157,7 @@ def passes_with(exact: tuple[int, ...], write: Callable[[Any, Any], object], mon
 def test_texts_whose_bits_are_kept_share_no_passes(monkeypatch):
     def write(model, tokenizer):
         prompts = [tokenizer.encode("Most")[-1:] * 3] * 3  # read in a pass over 2 tokens
-        batch_generate(model, tokenizer, prompts, drafters=load_drafter(tokenizer), max_tokens=24)
+        batch_generate(model, tokenizer, prompts, drafter=load_drafter(tokenizer), max_tokens=24)
 
     assert {shape for shape in passes_with((1,), write, monkeypatch) if shape != (1, 2)} == {(1, 1)}
 

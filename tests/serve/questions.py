@@ -15,7 +15,7 @@ from unittest.mock import patch
 import mlx.core as mx
 
 from spectool.runtime.decoding.generation import open_text
-from spectool.runtime.decoding.text_state import GenerationSettings
+from spectool.runtime.decoding.settings import GenerationSettings
 from spectool.serve.server import Server
 from spectool.tests.commands.chatting import TEMPLATE, chat_model
 from spectool.tests.serve.servers import TARGET, client

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from openai import OpenAI
 
-from spectool.runtime.decoding.row import Row
+from spectool.runtime.decoding.text import Text
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.loading import load_drafter
@@ -44,9 +44,9 @@ class CountingEngine(Engine):
         self.counts["disconnected"] += answer.cancelled
         return super()._take(answer)
 
-    def _end(self, target: Row, error: Exception | None = None, *, broken: bool = False) -> None:
+    def _end(self, target: Text, error: Exception | None = None, *, broken: bool = False) -> None:
         if answer := self._writing.get(target):
-            statistics = target.text.statistics
+            statistics = target.statistics
             self.counts.update(
                 disconnected=int(answer.cancelled),
                 prompt_tokens=len(answer.prompt.tokens),

@@ -12,7 +12,7 @@ from mlx.utils import tree_flatten
 from openai import OpenAI
 
 from spectool.commands.conversation import Conversation
-from spectool.runtime.caches.prefill import prefill
+from spectool.runtime.caches.own import prefill
 from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.chat_template import branches, rendered
 from spectool.runtime.demo_models import demo_path

@@ -168,7 +168,7 @@ def test_a_draft_model_reads_the_prompt_for_every_configuration() -> None:
 
 def test_a_drafter_that_fails_is_no_measurement() -> None:
     model, _ = load_model(str(demo_path("target")))
-    with pytest.raises(SpectoolError, match="drafter broken fails and cannot be measured: ValueError: no more"):
+    with pytest.raises(SpectoolError, match="drafter broken fails and cannot be measured: broken: ValueError: no more"):
         measured(model, Broken())
 
 

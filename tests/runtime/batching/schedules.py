@@ -10,7 +10,7 @@ from mlx_lm.models.cache import make_prompt_cache
 
 from spectool.runtime.decoding.generation import generate_step, open_text
 from spectool.runtime.decoding.loop import Loop
-from spectool.runtime.decoding.text_state import GenerationSettings
+from spectool.runtime.decoding.settings import GenerationSettings
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.policy.policy import Policy
 from spectool.tests.runtime.caches.holding import assert_holds
@@ -63,8 +63,8 @@ def run(
             if isinstance(gained, Exception):
                 raise gained
             one = running[target]
-            left = target.text.ended
-            for token, logprobs, _ in target.text.tokens_of(gained):
+            left = target.ended
+            for token, logprobs, _ in target.tokens_of(gained):
                 assert logprobs.ndim == 1
                 one.got.append(token)
                 if len(one.got) == one.leaves_after:
@@ -77,6 +77,15 @@ def run(
         step += 1
     assert not len(batch)
     return most
+
+
+def advance(batch: Loop, got: dict[Any, list[int]]) -> None:
+    """Make a step: ``got`` gets what each text gains, and a text that has ended is removed."""
+    for text, gained in batch.step():
+        assert not isinstance(gained, Exception)
+        got[text] += [token for token, _, _ in text.tokens_of(gained)]
+        if text.ended:
+            assert batch.remove(text)
 
 
 def near_ties(model: Any, wanted: Sequence[Wanted], tolerance: float) -> int:

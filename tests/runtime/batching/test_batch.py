@@ -1,6 +1,7 @@
 """A text in a batch is the text that the same request gets alone, with every kind of cache."""
 
 import random
+from collections import defaultdict
 from itertools import pairwise
 from typing import Any
 
@@ -12,13 +13,13 @@ from mlx_lm.sample_utils import make_logits_processors
 
 from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.loop import Loop
-from spectool.runtime.decoding.text_state import GenerationSettings
+from spectool.runtime.decoding.settings import GenerationSettings
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.samplers import Sampling
-from spectool.tests.runtime.batching.schedules import STREAM, Wanted, near_ties, run, schedule
+from spectool.tests.runtime.batching.schedules import STREAM, Wanted, advance, near_ties, run, schedule
 from spectool.tests.runtime.caches.holding import assert_holds
 from spectool.tests.runtime.decoding.test_lossless import TIE
 from spectool.tests.runtime.distributions import FALSE_ALARM, check, follow, joint
@@ -109,18 +110,13 @@ def test_a_seeded_text_is_the_same_in_any_batch(eight: Any) -> None:
 
 
 def test_a_text_that_joins_does_not_wait_for_the_end_of_another(eight: Any) -> None:
-    batch, got = Loop(eight, 2, Policy(), stream=STREAM), {}
+    batch, got = Loop(eight, 2, Policy(), stream=STREAM), dict[Any, list[int]]()
     for max_tokens in (40, 4):
-        target = open_text(PROMPT, eight, GenerationSettings(max_tokens=max_tokens))
-        batch.add(target)
-        got[target] = 0
+        batch.add(target := open_text(PROMPT, eight, GenerationSettings(max_tokens=max_tokens)))
+        got[target] = []
         for _ in range(8):
-            for one, gained in batch.step():
-                assert not isinstance(gained, Exception)
-                got[one] += len(list(one.text.tokens_of(gained)))
-                if one.text.ended:
-                    batch.remove(one)
-    first, second = got.values()
+            advance(batch, got)
+    first, second = map(len, got.values())
     assert second == 4 and 8 < first < 20
 
 
@@ -143,11 +139,7 @@ def test_a_long_prompt_leaves_the_others_their_passes(eight: Any, monkeypatch: p
             batch.add(target := open_text(prompt, eight, settings))
             texts[target] = []
         while len(batch):
-            for target, gained in batch.step():
-                assert not isinstance(gained, Exception)
-                texts[target] += [token for token, _, _ in target.text.tokens_of(gained)]
-                if target.text.ended:
-                    batch.remove(target)
+            advance(batch, texts)
         assert list(texts.values()) == expected
         return list(widths)
 
@@ -165,36 +157,6 @@ def test_a_long_prompt_leaves_the_others_their_passes(eight: Any, monkeypatch: p
     assert all(1 in pair for pair in pairwise(meanwhile)), "there is a pass between two pieces"
     assert set(after[:-4]) == {512}, "once nobody else writes, pieces are whole"
     assert sum(width for width in bounded if width > 1) == sum(whole)
-
-
-def test_an_error_ends_its_own_text(eight: Any) -> None:
-    def refuse(tokens: mx.array, logits: mx.array) -> mx.array:
-        if tokens.size > len(PROMPT) + 2:
-            raise ValueError("not in this language")
-        return logits
-
-    batch = Loop(eight, 3, Policy(), stream=STREAM)
-    targets = [
-        open_text(PROMPT, eight, GenerationSettings(max_tokens=6, logits_processors=[refuse] if bad else []))
-        for bad in (False, True, False)
-    ]
-    for target in targets:
-        batch.add(target)
-    got: dict[Any, list[int]] = {target: [] for target in targets}
-    errors = []
-    while len(batch):
-        for target, gained in batch.step():
-            if isinstance(gained, Exception):
-                errors.append((target, str(gained)))
-            else:
-                got[target] += [token for token, _, _ in target.text.tokens_of(gained)]
-            if isinstance(gained, Exception) or target.text.ended:
-                assert batch.remove(target)
-                assert_holds(eight, target.cache, [*PROMPT, *got[target]][:-1])
-    assert errors == [(targets[1], "not in this language")]
-    expected = plain(eight, PROMPT, 6)
-    assert [len(text) for text in got.values()] == [6, 3, 6]
-    assert all(text == expected[: len(text)] for text in got.values())
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3_5", "mamba2"])
@@ -222,10 +184,10 @@ def test_a_text_that_fails_leaves_its_own_cache_right(kind: str, refused: int, b
             if failed := isinstance(gained, Exception):
                 assert one is target and str(gained) == "not in this language"
             else:
-                got[one] += [token for token, _, _ in one.text.tokens_of(gained)]
-            if failed or one.text.ended:
-                assert batch.remove(one) == len(one.text.prompt) + len(got[one]) - 1
-                assert_holds(model, one.cache, [*one.text.prompt, *got[one]][:-1])
+                got[one] += [token for token, _, _ in one.tokens_of(gained)]
+            if failed or one.ended:
+                assert batch.remove(one) == len(one.prompt) + len(got[one]) - 1
+                assert_holds(model, one.cache, [*one.prompt, *got[one]][:-1])
         if not len(batch):
             break
     assert got == {other: plain(model, [5, 2, 9, 4], 12), target: plain(model, PROMPT, 20)[:refused]}
@@ -238,18 +200,13 @@ def test_texts_that_leave_together_leave_nothing_behind(eight: Any) -> None:
     for target in leaving:
         batch.add(target)
     for _ in range(6):
-        for one, gained in batch.step():
-            assert not isinstance(gained, Exception)
-            list(one.text.tokens_of(gained))
-    assert [batch.remove(target) for target in leaving] == [len(PROMPT) - 1 + one.text.yielded for one in leaving]
-    last, got = open_text(PROMPT, eight, GenerationSettings(max_tokens=6)), list[int]()
-    batch.add(last)
-    while not last.text.ended:
-        for one, gained in batch.step():
-            assert one is last and not isinstance(gained, Exception)
-            got += [token for token, _, _ in last.text.tokens_of(gained)]
-    batch.remove(last)
-    assert got == plain(eight, PROMPT, 6)
+        advance(batch, {target: [] for target in leaving})
+    assert [batch.remove(target) for target in leaving] == [len(PROMPT) - 1 + one.yielded for one in leaving]
+    batch.add(last := open_text(PROMPT, eight, GenerationSettings(max_tokens=6)))
+    got: dict[Any, list[int]] = {last: []}
+    while len(batch):
+        advance(batch, got)
+    assert got[last] == plain(eight, PROMPT, 6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -260,7 +217,7 @@ def test_a_text_that_leaves_says_what_its_cache_holds(kind: str, others: int) ->
     before, prompt = [5, 8, 13], [2, 7, 1, 9]
     known = []
     for steps in range(8):
-        batch, got = Loop(model, 2, Policy(), stream=STREAM), []
+        batch, gained = Loop(model, 2, Policy(), stream=STREAM), defaultdict[Any, list[int]](list)
         cache = make_prompt_cache(model)
         mx.eval(model(mx.array([before]), cache=cache))
         settings = GenerationSettings(max_tokens=30, prompt_cache=cache, cached_tokens=before, prefill_step_size=2)
@@ -268,10 +225,8 @@ def test_a_text_that_leaves_says_what_its_cache_holds(kind: str, others: int) ->
         for target in [open_text(PROMPT, model, GenerationSettings(max_tokens=40))] * others + [leaving]:
             batch.add(target)
         for _ in range(steps):
-            for target, gained in batch.step():
-                assert not isinstance(gained, Exception)
-                tokens = [token for token, _, _ in target.text.tokens_of(gained)]
-                got += tokens if target is leaving else []
+            advance(batch, gained)
+        got = gained[leaving]
         held = batch.remove(leaving)
         known.append(held)
         if held is not None:
@@ -300,13 +255,9 @@ def test_what_cannot_share_passes_is_alone(kind: str) -> None:
     model = tiny_model(kind)
     batch = Loop(model, 4, Policy(), stream=STREAM)
     assert batch.accepts(make_prompt_cache(model))
-    batch.add(open_text(PROMPT, model, GenerationSettings(max_tokens=4)))
+    batch.add(target := open_text(PROMPT, model, GenerationSettings(max_tokens=4)))
     assert not batch.accepts(make_prompt_cache(model))
-    got = []
+    got: dict[Any, list[int]] = {target: []}
     while len(batch):
-        for target, gained in batch.step():
-            assert not isinstance(gained, Exception)
-            got += [token for token, _, _ in target.text.tokens_of(gained)]
-            if target.text.ended:
-                batch.remove(target)
-    assert got == plain(model, PROMPT, 4)
+        advance(batch, got)
+    assert got[target] == plain(model, PROMPT, 4)

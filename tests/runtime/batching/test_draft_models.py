@@ -16,7 +16,7 @@ from spectool.runtime.caches.shared_texts import SharedTexts
 from spectool.runtime.caches.text_cache import AT_ONCE
 from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.loop import Loop
-from spectool.runtime.decoding.text_state import GenerationSettings
+from spectool.runtime.decoding.settings import GenerationSettings
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet
@@ -26,7 +26,7 @@ from spectool.runtime.drafters.together import DraftPasses
 from spectool.runtime.loading import load_drafter
 from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.samplers import Sampling
-from spectool.tests.runtime.batching.schedules import STREAM, Wanted, near_ties, run, schedule
+from spectool.tests.runtime.batching.schedules import STREAM, Wanted, advance, near_ties, run, schedule
 from spectool.tests.runtime.caches.holding import assert_holds
 from spectool.tests.runtime.decoding.test_lossless import TIE
 from spectool.tests.runtime.distributions import FALSE_ALARM, check, follow, joint
@@ -181,14 +181,10 @@ def test_a_model_that_fails_in_a_shared_pass_or_on_its_way(monkeypatch: pytest.M
             batch.add(target := open_text([3, number], model, settings))
             got[target] = []
         while len(batch):
-            for one, gained in batch.step():
-                assert not isinstance(gained, Exception)
-                got[one] += [token for token, _, _ in one.text.tokens_of(gained)]
-                if one.text.ended:
-                    assert batch.remove(one)
+            advance(batch, got)
         assert counts[name] >= call, (name, call)
         assert list(got.values()) == [plain(model, [3, number], 12 + 4 * number) for number in range(3)]
-        assert all(each.text.settings.drafter.cache.shared is None for each in got), (name, call)
+        assert all(each.settings.drafter.cache.shared is None for each in got), (name, call)
 
 
 @pytest.mark.nightly

@@ -8,10 +8,9 @@ import pytest
 from mlx_lm.models.cache import make_prompt_cache
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.caches.quantized import require_quantizable
+from spectool.runtime.caches.leaves import require_quantizable
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.mlx_lm_compat import maybe_quantize_kv_cache
-from spectool.runtime.settings import GROUP_SIZES
 from spectool.tests.runtime.models import KINDS, tiny_model
 
 
@@ -20,7 +19,7 @@ def test_groups_are_refused_where_the_cache_would_fail(kind: str) -> None:
     model = tiny_model(kind)
     with suppress(RuntimeUnsupported):  # what is refused with any group
         require_quantizable(make_prompt_cache(model), model, 8, 32)
-        for size in GROUP_SIZES:
+        for size in (32, 64, 128):  # numbers that MLX can quantise together
             cache = make_prompt_cache(model)
             model(mx.array([[5]]), cache=cache)
             options = {"kv_bits": 8, "kv_group_size": size, "quantized_kv_start": 0, "max_tokens": 3}
@@ -36,10 +35,10 @@ def test_groups_are_refused_where_the_cache_would_fail(kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
-        ("gemma3_text", "got RotatingKVCache"),
-        ("mamba2", "got ArraysCache"),
-        ("falcon_h1", "got CacheList"),
-        ("deepseek_v41", "got LayerCache"),
+        ("gemma3_text", "got .* RotatingKVCache"),
+        ("mamba2", "got .* ArraysCache"),
+        ("falcon_h1", "got .* CacheList"),
+        ("deepseek_v41", "got .* LayerCache"),
         ("deepseek_v3", "cannot read a cache of 8 bits"),
     ],
 )

@@ -14,7 +14,7 @@ from spectool.runtime.drafters.drafter import Cycle, DrafterSet
 from spectool.tests.runtime.caches.holding import assert_holds
 from spectool.tests.runtime.decoding.tiny_texts import PROMPT, generated
 from spectool.tests.runtime.fake_drafters import Failing, Fixed, Reference
-from spectool.tests.runtime.models import plain, prompts, tiny_model
+from spectool.tests.runtime.models import drafted, plain, prompts, tiny_model
 
 
 def test_yields_what_mlx_lm_yields(model: Any, text: list[int]) -> None:
@@ -57,14 +57,6 @@ def test_no_drafts_is_plain_decoding(model: Any, text: list[int], drafts: int) -
     assert (drafter.started, drafter.committed, drafter.limits) == ([], [], []), "never asked, it reads nothing"
 
 
-@pytest.mark.parametrize("bad", [-1, 256, 10**12, 2**70])
-def test_ids_outside_the_vocabulary_end_the_proposal(model: Any, text: list[int], bad: int) -> None:
-    cycles: list[Cycle] = []
-    assert generated(model, Fixed([text[0], bad, 3]), 5, on_cycle=cycles.append) == text[:5]
-    assert {cycle.proposal for cycle in cycles} <= {(text[0],), ()}
-    assert cycles[0][:4] == ((text[0],), "fixed", 1, (text[0], text[1]))
-
-
 def test_proposals_are_cut_at_the_limit(model: Any, text: list[int]) -> None:
     cycles: list[Cycle] = []
     generated(model, Fixed(text), 12, num_draft_tokens=3, on_cycle=cycles.append)
@@ -91,7 +83,7 @@ def test_every_failure_is_reported_and_counted(model: Any, text: list[int], capl
     for drafter in (Failing(text, "propose", 1), Failing(text, "propose", 1), hybrid):
         assert generated(model, drafter, 9, statistics=total) == text[:9]
     assert caplog.text.count("'failing' is switched off") == len(caplog.records) == 4
-    assert [(failure.drafter, failure.error) for failure in total.failures] == [("failing", "OSError: disk gone")] * 4
+    assert total.failures == ["failing: OSError: disk gone"] * 4
 
 
 def test_cycles_and_statistics_agree(model: Any, text: list[int]) -> None:
@@ -107,18 +99,6 @@ def test_cycles_and_statistics_agree(model: Any, text: list[int]) -> None:
     assert total.tokens == len(got)
     assert total.proposed == sum(len(cycle.proposal) for cycle in cycles) == total.proposed_by["oracle"]
     assert total.accepted == sum(cycle.accepted for cycle in cycles) == total.accepted_by["oracle"]
-
-
-def test_an_unknown_argument_is_refused_by_its_name(model: Any) -> None:
-    with pytest.raises(TypeError, match=r"generate_step\(\) got an unexpected keyword argument 'temp'"):
-        generate_step([1], model, temp=0.5)
-    with pytest.raises(TypeError, match=r"'draft_model': give drafter=load_drafter\(tokenizer, draft_model=…\)"):
-        generate_step([1], model, draft_model=model)
-
-
-def test_a_window_has_no_quantised_form() -> None:
-    with pytest.raises(RuntimeUnsupported, match=r"^kv_bits: .*gemma3_text.*RotatingKVCache"):
-        generate_step(mx.array(PROMPT), tiny_model("gemma3_text"), kv_bits=8)
 
 
 def test_max_kv_size_limits_models_without_a_cache_of_their_own() -> None:
@@ -150,17 +130,8 @@ def test_the_same_tokens_as_from_the_whole_prompt(model: Any) -> None:
     cache = make_prompt_cache(model)
     model(mx.array([prompt[:9]]), cache=cache)
     oracle = Reference(expected, wrong=0.3)
-    steps = generate_step(
-        mx.array(prompt[9:]),
-        model,
-        drafter=oracle,
-        num_draft_tokens=8,
-        max_tokens=20,
-        logits_processors=processors,
-        prompt_cache=cache,
-        cached_tokens=prompt[:9],
-    )
-    assert [token for token, _, _ in steps] == expected
+    options: dict[str, Any] = {"logits_processors": processors, "prompt_cache": cache, "cached_tokens": prompt[:9]}
+    assert drafted(model, prompt[9:], oracle, 20, **options) == expected
     assert oracle.started == prompt
 
 
@@ -182,20 +153,6 @@ def test_progress_counts_the_prompt_as_mlx_lm_does(model: Any) -> None:
     assert told(generate_step)[0] == (0, prompt.size) and told(generate_step)[-1] == (prompt.size, prompt.size)
 
 
-def test_progress_that_raises_ends_the_prompt_and_leaves_the_cache_as_it_was(model: Any) -> None:
-    prompt = mx.array(max(prompts(6), key=len))
-    cache = make_prompt_cache(model)
-
-    def enough(fed: int, total: int) -> None:
-        if fed >= 8:
-            raise TimeoutError
-
-    steps = generate_step(prompt, model, prompt_cache=cache, prefill_step_size=4, prompt_progress_callback=enough)
-    with pytest.raises(TimeoutError):
-        next(steps)
-    assert cache[0].offset == 0
-
-
 def test_a_prompt_cache_of_another_model_is_refused(model: Any) -> None:
     for other in (make_prompt_cache(model)[:-1], make_prompt_cache(tiny_model("mamba2")), [], [None] * 2):
         with pytest.raises(RuntimeUnsupported, match="prompt_cache: expected a cache of this model, 2 KVCache, got"):
@@ -205,7 +162,7 @@ def test_a_prompt_cache_of_another_model_is_refused(model: Any) -> None:
         generate_step(PROMPT, windows, prompt_cache=[KVCache() for _ in make_prompt_cache(windows)])
     for layer in (wider := make_prompt_cache(model)):
         layer.update_and_fetch(*[mx.zeros((1, 4, 3, 16))] * 2)
-    with pytest.raises(RuntimeUnsupported, match=r"values of 1 × 32 and 1 × 32 .* got 4 × 16 and 4 × 16"):
+    with pytest.raises(RuntimeUnsupported, match=r"of 1 × 32 and 1 × 32, got 4 × 16 and 4 × 16"):
         generate_step(PROMPT, model, prompt_cache=wider)
     for own in (
         make_prompt_cache(model, max_kv_size=9),
@@ -222,12 +179,6 @@ def test_generations_with_the_same_drafter_share_a_policy(model: Any) -> None:
         steps.close()
     assert policies[0] is not None and policies[0] is policies[1]
     assert policies[2] is not policies[0], "with a seed, what came before does not count"
-
-
-@pytest.mark.parametrize(("name", "size"), [("prefill_step_size", 0), ("prefill_step_size", 2.5), ("max_kv_size", 0)])
-def test_pieces_of_a_prompt_and_windows_have_a_token_at_least(model: Any, name: str, size: Any) -> None:
-    with pytest.raises(RuntimeUnsupported, match=f"^{name}: expected a whole number of at least 1, got"):
-        generate_step(PROMPT, model, **{name: size})
 
 
 def test_groups_of_no_numbers_are_refused(model: Any) -> None:

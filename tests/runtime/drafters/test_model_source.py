@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from spectool import RuntimeUnsupported
-from spectool.runtime.caches import text_cache
+from spectool.runtime.caches import own
 from spectool.runtime.drafters import model_source
 from spectool.runtime.drafters.drafting import alone
 from spectool.runtime.drafters.model_source import ModelSource
@@ -129,7 +128,7 @@ def test_drafts_equal_those_without_a_cache(
 ) -> None:
     monkeypatch.setattr(model_source, "MOST_ASKED", VOCABULARY)
     monkeypatch.setattr(model_source, "WORST", -np.inf)
-    monkeypatch.setattr(text_cache, "PREFILL_TOKENS", 7)
+    monkeypatch.setattr(own, "PREFILL_TOKENS", 7)
     rng = random.Random(seed)
     source = ModelSource(model, bos=bos, size=size, min_probability=floor)
     twin = Twin(model, bos, size or VOCABULARY)
@@ -156,20 +155,8 @@ PLAIN_ONLY = FirstTokenRule(allows=lambda token, healed: not healed)
 HEALED_ONLY = FirstTokenRule(extensions=np.arange(VOCABULARY, dtype=np.int32), allows=lambda token, healed: healed)
 
 
-@pytest.mark.parametrize("bos", [None, BOS])
-def test_short_contexts(llama: Any, bos: int | None) -> None:
-    source, twin = ModelSource(llama, bos=bos), Twin(llama, bos, VOCABULARY)
-    contexts: list[list[int]] = [[], [5], [BOS], [BOS, 5], [5, 6], []]
-    for ids in contexts:
-        for constraint in (FirstTokenRule(), EXTENSIONS, HEALED_ONLY):
-            twin.check(ids, constraint, 2, draft(source, ids, constraint, 2))
-    assert (draft(source, [], FirstTokenRule(), 2) == ([], False)) is (bos is None)
-    # One token alone stands on nothing that could have predicted another.
-    assert draft(source, [5], HEALED_ONLY, 2)[1] is (bos is not None)
-
-
 def test_a_pass_for_each_draft_token_with_healing_and_without(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_cache, "PREFILL_TOKENS", 20)
+    monkeypatch.setattr(own, "PREFILL_TOKENS", 20)
     counted = Counted(llama)
     source = ModelSource(counted)
     ids = list(range(2, 52))
@@ -222,15 +209,6 @@ def test_a_chain_stays_on_the_device(llama: Any) -> None:
     assert len(traced.passes) == 7
 
 
-def test_a_refused_healed_token_leaves_the_cache(llama: Any) -> None:
-    source, twin = ModelSource(llama), Twin(llama, None, VOCABULARY)
-    ids = [5, 6, 7, 8]
-    [healed, *_], _ = draft(source, ids, HEALED_ONLY, 3)
-    assert healed != ids[-1]
-    for text in ([*ids, 9], [*ids, 9, 10]):
-        twin.check(text, PLAIN_ONLY, 3, draft(source, text, PLAIN_ONLY, 3))
-
-
 def test_asks_no_more_than_the_limit_and_in_order(llama: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_source, "MOST_ASKED", 4)
     monkeypatch.setattr(model_source, "WORST", -np.inf)
@@ -279,23 +257,3 @@ def test_more_is_what_a_longer_draft_has(model: Any, bos: int | None, constraint
             further = [*drafts, *more(asked), *more(asked)]
             assert (further, healed) == draft(whole, ids, constraint, limit + 2)
         ids = [*ids[: len(ids) - healed], *further[:3], 5]
-
-
-@pytest.mark.parametrize("fail_at", [1, 2, 3])
-def test_an_interrupted_draft_leaves_the_cache_usable(llama: Any, fail_at: int) -> None:
-    counted, ids = Counted(llama), list(range(2, 12))
-    source, twin = ModelSource(counted), Twin(llama, None, VOCABULARY)
-    counted.fail_at = fail_at
-    with pytest.raises(KeyboardInterrupt):
-        draft(source, ids, HEALED_ONLY, 4)
-    for text in (ids, [*ids, 3], ids[:4]):
-        twin.check(text, EXTENSIONS, 4, draft(source, text, EXTENSIONS, 4))
-
-
-def test_a_context_outside_the_vocabulary_is_refused_and_forgotten(llama: Any) -> None:
-    source, twin = ModelSource(llama), Twin(llama, None, VOCABULARY)
-    draft(source, [5, 6, 7], FirstTokenRule(), 2)
-    for wrong in (VOCABULARY, -1):
-        with pytest.raises(RuntimeUnsupported, match=f"token {wrong}: the model has 64 rows"):
-            draft(source, [5, 6, 8, wrong], FirstTokenRule(), 2)
-    twin.check([5, 6, 8], FirstTokenRule(), 2, draft(source, [5, 6, 8], FirstTokenRule(), 2))

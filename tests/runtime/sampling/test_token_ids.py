@@ -8,12 +8,10 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
-from click.testing import CliRunner
 from mlx_lm import sample_utils
 from mlx_lm.models.cache import make_prompt_cache
 
 from spectool import RuntimeUnsupported
-from spectool.cli import main
 from spectool.runtime import (
     Sampling,
     batch_generate,
@@ -24,12 +22,10 @@ from spectool.runtime import (
     stream_generate,
 )
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.demo_models import demo_path
-from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.loading import load_model
 from spectool.runtime.sampling.token_ids import TokenOutOfRange, vocabulary_size
 from spectool.tests.runtime.fake_drafters import Fixed
-from spectool.tests.runtime.models import KINDS, tiny_model
+from spectool.tests.runtime.models import KINDS, drafted, tiny_model
 from spectool.tests.runtime.wider import EXTRA, ROWS, copied
 
 
@@ -63,19 +59,8 @@ def test_prompts_in_python(loaded: tuple[Any, Any], prompt: Any) -> None:
         TokenOutOfRange, match=r"^prompt: token .*: the model has 1,536 rows, expected an id from 0 to 1535"
     ):
         generate_step(prompt, model)
-    with pytest.raises(TokenOutOfRange, match=r"^prompt: token"):
-        generate(*loaded, prompt)
-
-
-def test_the_text_of_the_token_is_named(loaded: tuple[Any, Any]) -> None:
-    for text, token in (("<extra>", 1536), ("<far>", loaded[1].encode("<far>", add_special_tokens=False)[0])):
-        with pytest.raises(TokenOutOfRange, match=f"^prompt: token {token} \\('{text}'\\): the model has 1,536 rows"):
-            generate(*loaded, f"Hej {text} tam", logits_processors=make_logits_processors(repetition_penalty=1.3))
-
-
-def test_cached_tokens(loaded: tuple[Any, Any]) -> None:
-    with pytest.raises(TokenOutOfRange, match=r"^cached_tokens: token 1536"):
-        generate_step([4], loaded[0], cached_tokens=[3, ROWS], prompt_cache=make_prompt_cache(loaded[0]))
+    with pytest.raises(TokenOutOfRange, match=r"^cached_tokens: token"):
+        generate_step([4], model, cached_tokens=prompt, prompt_cache=make_prompt_cache(model))
 
 
 @pytest.mark.parametrize("token", [ROWS, 10**9, -1])
@@ -101,9 +86,9 @@ def test_biases_are_those_of_mlx_lm(loaded: tuple[Any, Any]) -> None:
     logits, tokens = mx.random.normal((1, ROWS)), mx.array([3, 5, 3])
     for one, other in zip(ours, theirs, strict=True):
         assert mx.array_equal(one(tokens, logits + 0), other(tokens, logits + 0))
-    for wrong in ({"5": 1.0}, {5.0: 1.0}, {True: 1.0}, {5: float("nan")}, {5: "high"}):
-        with pytest.raises(RuntimeUnsupported, match=r"^logit_bias: expected token ids and numbers up to"):
-            make_logits_processors(wrong)  # type: ignore[arg-type]
+    for wrong in (float("nan"), float("inf"), 3e38):
+        with pytest.raises(RuntimeUnsupported, match=r"^logit_bias: expected numbers up to"):
+            make_logits_processors({5: wrong})
 
 
 @pytest.mark.parametrize(
@@ -112,19 +97,10 @@ def test_biases_are_those_of_mlx_lm(loaded: tuple[Any, Any]) -> None:
 @pytest.mark.parametrize("draft", [[ROWS], [5, ROWS, 6], [5, -1], [10**9] * 3])
 def test_drafts_are_cut_before_them(loaded: tuple[Any, Any], draft: list[int], sampler: Any) -> None:
     total, proposed = DraftStatistics(), list[Sequence[int]]()
-    steps = generate_step(
-        [4],
-        loaded[0],
-        drafter=Fixed(draft),
-        num_draft_tokens=4,
-        max_tokens=6,
-        sampler=sampler,
-        seed=1,
-        logits_processors=make_logits_processors(presence_penalty=0.5),
-        statistics=total,
-        on_cycle=lambda cycle: proposed.append(cycle.proposal),
-    )
-    assert len(list(steps)) == 6
+    penalties = make_logits_processors(presence_penalty=0.5)
+    options: dict[str, Any] = {"sampler": sampler, "seed": 1, "logits_processors": penalties, "statistics": total}
+    options |= {"num_draft_tokens": 4, "on_cycle": lambda cycle: proposed.append(cycle.proposal)}
+    assert len(drafted(loaded[0], [4], Fixed(draft), 6, **options)) == 6
     assert not total.failures
     assert {token for tokens in proposed for token in tokens} <= {5}
 
@@ -144,33 +120,6 @@ def test_a_tokenizer_that_lacks_tokens_of_the_model(tmp_path: Path, added: dict[
         assert bool(written) == (token < 1100)
 
 
-def test_generate_says_so_in_one_line(path: str) -> None:
-    asked = ["generate", "--model", path, "-m", "3", "-p", "Hej <extra> tam", "--repetition-penalty", "1.3"]
-    result = CliRunner().invoke(main, asked)
-    assert result.exit_code == 1
-    assert result.stderr.splitlines()[-1].startswith("Error: prompt: token 1536 ('<extra>'): the model has 1,536 rows")
-
-
-@pytest.mark.parametrize("kind", [mx.int8, mx.uint8, mx.int16, mx.uint32, mx.int64])
-def test_the_integers_of_a_prompt_may_be_narrower_than_tokens(kind: mx.Dtype) -> None:
-    model, _ = load_model(str(demo_path("target")))
-    expected = [token for token, _, _ in generate_step([5, 9, 100, 14], model, max_tokens=8)]
-    assert max(expected) > 255
-    steps = generate_step(mx.array([5, 9, 100, 14], dtype=kind), model, max_tokens=8)
-    assert [token for token, _, _ in steps] == expected
-
-
-@pytest.mark.parametrize("bias, temp", [(1e30, 0.7), (1e29, 1e-6), (1e5, 0.1)])
-def test_a_large_bias_holds_for_drafts_too(bias: float, temp: float) -> None:
-    model = tiny_model()
-    options: dict[str, Any] = {"sampler": Sampling(temp=temp), "logits_processors": make_logits_processors({5: bias})}
-    for drafter in (None, ModelDrafter(tiny_model(seed=1))):
-        steps = generate_step([7], model, drafter=drafter, num_draft_tokens=4, max_tokens=8, **options)
-        assert [token for token, _, _ in steps] == [5] * 8
-    with pytest.raises(RuntimeUnsupported, match="numbers up to"):
-        make_logits_processors({5: 3e38})
-
-
 @pytest.mark.parametrize("kind", [list, set, mx.array])
 def test_stop_tokens_are_added_to_those_of_the_tokenizer(loaded: tuple[Any, Any], kind: Any) -> None:
     model, tokenizer = loaded
@@ -180,10 +129,3 @@ def test_stop_tokens_are_added_to_those_of_the_tokenizer(loaded: tuple[Any, Any]
     stops = {"stop_tokens": kind([stop, 1]), "max_tokens": 8}
     assert generate(model, tokenizer, "Most w Jaworowcu", **stops) == expected
     assert batch_generate(model, tokenizer, ["Most w Jaworowcu"], **stops).texts == [expected]
-
-
-def test_half_a_character_is_refused_by_name(loaded: tuple[Any, Any]) -> None:
-    for options in ({"prompt": "a\udcff"}, {"prompt": "a", "prediction": "\ud83d"}):
-        *_, name = options
-        with pytest.raises(RuntimeUnsupported, match=rf"^{name}: .*lone surrogate '\\ud"):
-            generate(*loaded, **options)

@@ -1,103 +1,38 @@
-"""One text while it is written: everything that belongs to it alone, except the target's cache.
+"""A text while it is written: its cache, its drafters, how its tokens are chosen, where it ends, and what is counted.
 
-Its drafters, what a grammar says of their proposals, how its tokens are chosen, where it ends, and what is counted.
+Between two passes, a cache holds the text without the last committed token, which the next pass feeds together with
+the drafts. Rejected drafts are taken out again. Where that also takes out accepted tokens (`rewinding`), the next pass
+feeds those again first.
 """
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import mlx.core as mx
 
-from spectool.runtime.decoding.statistics import DraftStatistics, Failure
-from spectool.runtime.drafters.drafter import Cycle, Drafter, DrafterSet, Proposal, accepted_length, members_of
-from spectool.runtime.drafters.drafter_slot import DrafterSlot, TextDrafters, warn_switched_off
+from spectool.runtime.caches.leaves import lengths
+from spectool.runtime.caches.own import OwnCache, use_masks
+from spectool.runtime.decoding.settings import GenerationSettings
+from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.drafters.drafter import NOTHING, Cycle, Proposal, accepted_length, members_of
+from spectool.runtime.drafters.drafter_slot import DrafterSlot, TextDrafters
+from spectool.runtime.groups.link import processes_of
+from spectool.runtime.mlx_lm_compat.pass_size import exact_until
 from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.randomness import Randomness
-from spectool.runtime.sampling.samplers import LogitBias, LogitsProcessor, Sampler, log_probabilities, processed
-from spectool.runtime.sampling.token_ids import given_ids, require_tokens
+from spectool.runtime.sampling.samplers import LogitBias, log_probabilities, processed
+from spectool.runtime.sampling.token_ids import require_tokens, token_ids, vocabulary_size
 from spectool.runtime.sampling.verification import choose, draw_for, evaluated
-from spectool.runtime.settings import MAX_DRAFT_TOKENS, QUANTIZED_KV_START
-
-if TYPE_CHECKING:
-    from spectool.runtime.drafters.prediction import PredictionDrafter
-    from spectool.runtime.grammar import Grammar
-
-
-@dataclass(frozen=True, kw_only=True)
-class GenerationSettings:
-    """How one text is written.
-
-    Attributes:
-        drafter: Source of draft tokens, or several; None decodes plainly.
-        prediction: Follows a text that the answer is expected to repeat, as one more drafter.
-        num_draft_tokens: Maximum number of draft tokens per cycle; 0 decodes plainly. None chooses the number that is
-            fastest on this machine with this text, by what passes cost (measured when the model is first used) and by
-            how often drafts were right, in this generation and in earlier ones with the same model and drafter. With a
-            ``seed``, only this generation counts. A `Policy` chooses by what it knows.
-        max_tokens: Tokens to generate; -1 for no limit.
-        stop_tokens: Token ids that end the generation once yielded.
-        sampler: Draws a token from log-probabilities [1, vocabulary], once for each position. None takes the most
-            probable token.
-        logits_processors: Change the logits [1, vocabulary] of a position, given all tokens before it, shape [tokens].
-            They are also asked about positions that are then rejected, so they must be functions of their arguments.
-            One that raises there ends the draft; after committed tokens, it ends the generation.
-        grammar: What the generated text has to look like. The model chooses among the tokens that are allowed, after
-            all processors, and what has no alternative is drafted.
-        seed: Draws from a random state of its own, so that the same call gives the same text again, and MLX's shared
-            state stays as it is. None draws from the shared state.
-        verify: ``rejection`` lets draft models draw their drafts by the request's own settings, and accepts those by
-            rejection sampling, for which the sampler must be a `Sampling`. ``exact`` asks for exact match. None
-            means rejection sampling with a `Sampling`, and exact match with other samplers and with none.
-        max_kv_size: Window of the cache in tokens, for models that do not make their own.
-        prompt_cache: Cache to continue, one entry for each layer; None makes a new one.
-        cached_tokens: Token ids that ``prompt_cache`` holds, so that drafters and processors see the whole text.
-        prefill_step_size: Prompt tokens in one pass.
-        kv_bits: Bits of a quantised cache; None leaves it as it is.
-        kv_group_size: Group size of the quantised cache.
-        quantized_kv_start: The cache is quantised once it holds this many tokens.
-        statistics: Passes are added to it cycle by cycle, tokens as they are yielded.
-        prompt_marks: Numbers of prompt tokens, in order, after which a pass ends and ``on_prompt`` is called.
-        on_prompt: Called with the number of prompt tokens that the cache holds, at last with all but one.
-        on_cycle: Called for each cycle before its first token is yielded.
-    """
-
-    drafter: Drafter | DrafterSet | None = None
-    prediction: "PredictionDrafter | None" = None
-    num_draft_tokens: int | Policy | None = None
-    max_tokens: int = 256
-    stop_tokens: Collection[int] = frozenset()
-    sampler: Sampler | None = None
-    logits_processors: Sequence[LogitsProcessor] | None = None
-    grammar: "Grammar | None" = None
-    seed: int | None = None
-    verify: Literal["exact", "rejection"] | None = None
-    max_kv_size: int | None = None
-    prompt_cache: list[Any] | None = None
-    cached_tokens: Sequence[int] = ()
-    prefill_step_size: int = 2048
-    kv_bits: int | None = None
-    kv_group_size: int = 64
-    quantized_kv_start: int = QUANTIZED_KV_START
-    statistics: DraftStatistics | None = None
-    prompt_marks: Sequence[int] = ()
-    on_prompt: Callable[[int], None] | None = None
-    on_cycle: Callable[[Cycle], None] | None = None
+from spectool.runtime.settings import MAX_DRAFT_TOKENS
 
 
 class Pass(NamedTuple):
-    """A pass of the target over one text; lazy.
+    """A pass of the target over one text; lazy."""
 
-    Attributes:
-        tokens: The target's choice after the last committed token and after each draft, shape [rows].
-        logprobs: Log-probabilities [rows, vocabulary].
-        positions: Number of leading rows that count: all of them, unless the text of a draft is refused.
-    """
-
-    tokens: mx.array
-    logprobs: mx.array
-    positions: int
+    tokens: mx.array  # the target's choice after the last committed token and after each draft [rows]
+    logprobs: mx.array  # log-probabilities [rows, vocabulary]
+    positions: int  # leading rows that count: all of them, unless the text of a draft is refused
 
 
 class Commit(NamedTuple):
@@ -107,37 +42,51 @@ class Commit(NamedTuple):
     logprobs: mx.array  # of each committed token, and perhaps of more [rows, vocabulary]
 
 
-class TextState:
+class Text:
     """A text that is written after a prompt.
 
     Attributes:
         prompt: Token ids, at least one.
         cached: Token ids that the prompt cache held before it.
         settings: How it is written.
+        own: Its cache, which holds nothing while the text is in shared caches.
         constraint: Which tokens may follow; None for all.
         randomness: Random state of the text, to be entered whenever something is drawn.
         drafters: Propose draft tokens.
         policy: Chooses among their proposals.
         longest_pass: Draft tokens, and those fed again, that a pass has at most where it need not have more.
         statistics: Passes are added as they are committed, tokens as they are yielded.
-        last: The last committed token, which the next pass feeds.
-        prompt_read: Whether the cache holds the prompt but for its last token.
-        committed: Tokens committed so far.
-        yielded: Of these, how many the caller has got.
         processors: Change the logits of a position.
+        may_run_ahead: Whether a pass may begin before the token of the one before it is known.
+        unread: Tokens of the prompt to be read.
+        piece: How many of them are read next.
+        prompt_read: Whether the cache holds the prompt but for its last token.
+        origin: Tokens in the cache before those of this text.
+        last: The last committed token, which the next pass feeds.
+        refeed: Committed tokens that the next pass feeds again, before the last one.
+        proposal: Draft tokens for the next pass.
+        inputs: Tokens that the latest pass has fed.
+        gained: Tokens that the latest pass has committed; none once the text has failed or is closed.
+        committed: Number of tokens committed so far.
+        yielded: Of these, how many the caller has got.
         ended: Whether the text is complete, or has failed.
+        closed: Whether it has been closed.
+        unrewindable_at: Yielded tokens at which the token that was fed ahead cannot be taken out.
     """
 
-    def __init__(self, prompt: Sequence[int], vocabulary: int, settings: GenerationSettings, policy: Policy) -> None:
-        """Write after ``prompt`` with a model that has ``vocabulary`` token ids, with drafts as ``policy`` chooses.
+    def __init__(
+        self, model: Any, cache: list[Any], prompt: Sequence[int], settings: GenerationSettings, policy: Policy
+    ) -> None:
+        """Write after ``prompt`` with ``model``, from the end of ``cache`` on, with drafts as ``policy`` chooses.
 
         Raises:
-            RuntimeUnsupported: ``seed`` or ``verify`` is wrong, or (`TokenOutOfRange`) the model does not have a token
-                of the prompt, the cached tokens or a logit bias.
+            RuntimeUnsupported: ``verify`` is wrong, or (`TokenOutOfRange`) the model does not have a token of the
+                prompt, the cached tokens or a logit bias.
         """
-        self.prompt, self.settings, self._vocabulary = prompt, settings, vocabulary
-        self.cached = given_ids("cached_tokens", settings.cached_tokens)
+        self.prompt, self.settings, self.policy = prompt, settings, policy
+        self.cached = token_ids(settings.cached_tokens)
         self.processors = tuple(settings.logits_processors or ())
+        self._vocabulary = vocabulary = vocabulary_size(model)
         require_tokens("prompt", prompt, vocabulary)
         require_tokens("cached_tokens", self.cached, vocabulary)
         for processor in self.processors:
@@ -146,23 +95,36 @@ class TextState:
         self.constraint = None if settings.grammar is None else settings.grammar.constraint(vocabulary)
         self.randomness = Randomness(settings.seed)
         self.statistics = DraftStatistics() if settings.statistics is None else settings.statistics
+        self.statistics.policy = policy if policy.is_automatic else None
         draw = draw_for(settings.verify, settings.sampler, self.processors, vocabulary)
         drafts = settings.num_draft_tokens != 0  # 0 also turns forced tokens off
         given = members_of(settings.drafter) if drafts else ()
         if settings.prediction is not None:
             given = (*given, settings.prediction)  # counts what was repeated, also where nothing is drafted
-        slots = [DrafterSlot(drafter, self._failed, draw, vocabulary, self.randomness) for drafter in given]
-        self.drafters, self.policy = TextDrafters(slots), policy
+        self.drafters = TextDrafters(
+            [DrafterSlot(each, self.statistics.failures, draw, vocabulary, self.randomness) for each in given]
+        )
         self.longest_pass = min(MAX_DRAFT_TOKENS, policy.longest) if policy.is_automatic else MAX_DRAFT_TOKENS
         self._forces = self.constraint is not None and drafts
-        self.statistics.policy = policy if policy.is_automatic else None
-        self.last, self.prompt_read = prompt[-1], False
-        self.committed = self.yielded = 0
-        self.ended = settings.max_tokens == 0
         self._max_tokens = settings.max_tokens if settings.max_tokens >= 0 else sys.maxsize
-        self._stops = frozenset(given_ids("stop_tokens", settings.stop_tokens))
+        self._stops = frozenset(token_ids(settings.stop_tokens))
         # All committed tokens, where processors read them.
         self._history = mx.array([*self.cached, *prompt], dtype=mx.int32) if self.processors else None
+        quantised = settings.kv_bits, settings.kv_group_size, settings.quantized_kv_start
+        self.own = OwnCache(model, cache, quantised)
+        self.may_run_ahead = processes_of(model) == 1  # others have to be told what they are to compute
+        self._exact_until = exact_until(model)
+        self.unread, self.piece, self.prompt_read = len(prompt) - 1, settings.prefill_step_size, False
+        self.origin, self.refeed, self.inputs = 0, list[int](), list[int]()
+        self.proposal: Proposal = NOTHING
+        self.gained: Sequence[int] = ()
+        self.last, self.committed, self.yielded = prompt[-1], 0, 0
+        self.ended, self.closed, self.unrewindable_at = settings.max_tokens == 0, False, -1
+
+    @property
+    def cache(self) -> list[Any]:
+        """The prompt cache, one entry for each layer."""
+        return self.own.entries
 
     @property
     def remaining(self) -> int:
@@ -179,20 +141,57 @@ class TextState:
         """The same, once all that is committed is yielded."""
         return len(self.prompt) - 1 + self.committed
 
-    def _failed(self, drafter: Drafter, error: Exception) -> None:
-        """Count a drafter that failed, and warn."""
-        self.statistics.failures.append(Failure(drafter.name, f"{type(error).__name__}: {error}"))
-        warn_switched_off(drafter, error)
+    def read_piece(self) -> None:
+        """Feed a piece of the prompt, up to the next mark of the settings; the first pass feeds its last token."""
+        whole, settings = len(self.prompt) - 1, self.settings
+        if self.unread == whole:
+            self.own.checkpoints.mark(whole, windows_too=True)
+        fed = whole - self.unread
+        ends = [mark for mark in settings.prompt_marks if fed < mark < whole] + [whole]
+        end = min(fed + self.piece, ends[0])
+        if end > fed:
+            self.own.read(self.prompt[fed:end])
+        self.unread = whole - end
+        if end == ends[0] and settings.on_prompt is not None:
+            settings.on_prompt(end)
+        if end == whole:
+            use_masks(self.cache, exact=True)
+            self.prompt_read = True
+            if not self.ended:
+                self.drafters.start([*self.cached, *self.prompt])
 
-    def start(self) -> None:
-        """Give the prompt to the drafters, unless no token is wanted."""
-        if not self.ended:
-            self.drafters.start([*self.cached, *self.prompt])
+    def most_drafts(self) -> int:
+        """Maximum number of draft tokens that the next pass can verify."""
+        settings, refed, most = self.settings, len(self.refeed), self.remaining
+        if refed:  # a pass without drafts takes in all that is fed again, and the next one is short again
+            most = min(most, self.longest_pass - refed)
+        if self._exact_until is not None:
+            most = min(most, self._exact_until - self._held() - refed - 1)
+        if settings.kv_bits and (held := self._held()) < settings.quantized_kv_start:
+            # Plain decoding quantises the cache at this length: no pass may straddle it, and a pass that reaches it
+            # must have nothing to take out again.
+            most = min(most, settings.quantized_kv_start - held - refed - 2)
+        return max(0, most)
 
-    def close(self) -> None:
-        """Let the policy know how long the text was, and the drafters that it has ended."""
+    def feed(self) -> list[int]:
+        """What the next pass feeds."""
+        self.inputs = [*self.refeed, self.last, *self.proposal.tokens]
+        return self.inputs
+
+    def close(self) -> int | None:
+        """End the text: leave the cache with all its yielded tokens but one, even after a pass that broke off.
+
+        Returns the number of tokens of the text that the cache holds afterwards, or None if it could not be taken back
+        and is of no further use.
+        """
+        self.closed, self.gained = True, ()
         self.policy.end(self.drafters)
         self.drafters.close()
+        length = self.cached_if_closed + (self.yielded == self.unrewindable_at)
+        return self.own.close(length, self.inputs)
+
+    def _held(self) -> int:
+        return max(lengths(self.cache), default=0)
 
     def drafting_paused(self) -> bool:
         """Whether the next pass goes without drafts, so that it may begin before its token is known."""
@@ -261,7 +260,7 @@ class TextState:
         end = next((at for at, token in enumerate(choices[:right]) if token in self._stops), right)
         committed = tuple(choices[: end + 1])
         self.last, self.committed = committed[-1], self.committed + len(committed)
-        self.ended = self.last in self._stops or self.committed == self._max_tokens
+        self.ended = self.last in self._stops or self.committed >= self._max_tokens
         if self.constraint is not None:
             self.constraint.commit(committed)
         if self._history is not None:

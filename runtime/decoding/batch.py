@@ -1,24 +1,23 @@
 """Texts of several prompts at once, each with its own drafter: mlx-lm's ``batch_generate`` with drafters."""
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.answer_text import AnswerText
 from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.loop import Loop
-from spectool.runtime.decoding.row import Row
+from spectool.runtime.decoding.settings import GenerationSettings
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.streaming import encode_prompt, require_grammar, text_ends
-from spectool.runtime.decoding.text_state import GenerationSettings
-from spectool.runtime.drafters.drafter import Drafter, DrafterSet, members_of
+from spectool.runtime.decoding.text import Text
+from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.groups.link import processes_of
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, wired_limit
-from spectool.runtime.policy.costs import new_policy, policy_for
+from spectool.runtime.policy.costs import policy_for
 from spectool.runtime.policy.policy import Policy
-from spectool.runtime.sampling.token_ids import TokenOutOfRange, require_count
 
 
 @dataclass
@@ -44,7 +43,7 @@ def batch_generate(
     tokenizer: Any,
     prompts: Sequence[str | Sequence[int]],
     *,
-    drafters: Drafter | DrafterSet | Sequence[Drafter | DrafterSet | None] | None = None,
+    drafter: Drafter | DrafterSet | None = None,
     max_tokens: int | Sequence[int] = 128,
     rows: int = 8,
     seeds: Sequence[int] | None = None,
@@ -56,7 +55,7 @@ def batch_generate(
 ) -> BatchResponse:
     """The texts after several prompts, each the one that `generate` would give, in passes that they share.
 
-    Quantised and chunked caches, and drafters that cannot be forked, cannot share passes: then one text is written
+    Quantised and chunked caches, and a drafter that cannot be forked, cannot share passes: then one text is written
     after the other.
 
     Examples:
@@ -65,14 +64,14 @@ def batch_generate(
         >>> from spectool.runtime.demo_models import demo_path
         >>> model, tokenizer = load(str(demo_path("target")))
         >>> prompts = ["Most w Jaworowcu", "Wczoraj wieczorem"]
-        >>> batch_generate(model, tokenizer, prompts, drafters=load_drafter(tokenizer), max_tokens=8).texts[0]
+        >>> batch_generate(model, tokenizer, prompts, drafter=load_drafter(tokenizer), max_tokens=8).texts[0]
         ' zamknięty do końca'
 
     Args:
         model: An mlx-lm model.
         tokenizer: mlx-lm's ``TokenizerWrapper``, or a transformers tokenizer.
         prompts: Texts, or token ids.
-        drafters: One that is forked for each text, or one for each prompt; None decodes plainly.
+        drafter: Forked for each text; None decodes plainly.
         max_tokens: Tokens to generate for each prompt.
         rows: Texts that are written at the same time, at most.
         seeds: One for each prompt, as in `generate_step`.
@@ -83,100 +82,69 @@ def batch_generate(
         **kwargs: Further options of `generate_step`, for every text, such as ``sampler`` and ``logits_processors``.
 
     Raises:
-        RuntimeUnsupported: A number of drafters, lengths, seeds or caches is not that of the prompts, or
-            `generate_step` would raise it.
+        RuntimeUnsupported: A number of lengths, seeds or caches is not that of the prompts, or `generate_step` would
+            raise it.
     """
     if not isinstance(tokenizer, TokenizerWrapper):
         tokenizer = TokenizerWrapper(tokenizer)
     require_grammar(kwargs.get("grammar"), tokenizer)
-    require_count("rows", rows)
-    if isinstance(prompts, str):
-        raise RuntimeUnsupported("prompts: expected a list of texts or of token ids, got one text")
     if (processes := processes_of(model)) > 1:
         raise RuntimeUnsupported(
             f"batch_generate: the model is spread over {processes} processes. Use `spectool serve`, which batches "
             "there, or generate one text after the other"
         )
-    count, shared = len(prompts), drafters if isinstance(drafters, Drafter | DrafterSet) else None
-    limits = _for_each("max_tokens", [max_tokens] * count if isinstance(max_tokens, int) else max_tokens, count)
-    if 0 in limits:
-        raise RuntimeUnsupported("max_tokens: expected positive numbers, or -1 for no limit, got 0.")
-    own = _for_each("drafters", drafters if shared is None else None, count)
-    members = [member for drafter in own for one in members_of(drafter) for member in (one, one.cache)]
-    _require_own("drafters", members, "Give one for all prompts, not in a list, which is forked for each")
-    caches = _for_each("prompt_caches", prompt_caches, count)
-    _require_own("prompt_caches", [entry for cache in caches for entry in cache or ()], "Copy it with copy.deepcopy")
+    count = len(prompts)
+    limits = [max_tokens] * count if isinstance(max_tokens, int) else max_tokens
+    given = {"max_tokens": limits, "seeds": seeds, "prompt_caches": prompt_caches}
+    for name, values in given.items():
+        if values is not None and len(values) != count:
+            raise RuntimeUnsupported(f"{name}: expected one for each of {count} prompts, got {len(values)}")
+    entries = [id(entry) for cache in prompt_caches or () for entry in cache]
+    if 0 in limits or len(set(entries)) < len(entries):
+        raise RuntimeUnsupported("expected max_tokens above 0, or -1, and another prompt cache for each prompt")
     stream, ends = kwargs.pop("stream", generation_stream), text_ends(tokenizer, kwargs)
-    policy = _policy_of(model, shared, own, num_draft_tokens)
+    policy = policy_for(model, drafter) if num_draft_tokens is None else Policy(longest=num_draft_tokens)
     made = BatchResponse([""] * count, [[] for _ in limits], [DraftStatistics() for _ in limits], [None] * count)
     texts = [AnswerText(tokenizer, stop_strings, stop_tokens=ends, max_tokens=most) for most in limits]
-    places: dict[Row, int] = {}  # of texts that have not ended
-    for place, seed in enumerate(_for_each("seeds", seeds, count)):
+    forks = [None if drafter is None else drafter.fork() for _ in prompts]
+    places: dict[Text, int] = {}  # of texts that have not ended
+    for place, prompt in enumerate(prompts):
+        seed = None if seeds is None else seeds[place]
         settings = GenerationSettings(
-            drafter=own[place] if shared is None else shared.fork() or shared,
+            drafter=forks[place] or drafter,
             num_draft_tokens=policy if num_draft_tokens != 0 and seed is None else num_draft_tokens,
             max_tokens=limits[place],
             stop_tokens=ends,
             seed=seed,
-            prompt_cache=caches[place],
+            prompt_cache=None if prompt_caches is None else prompt_caches[place],
             statistics=made.drafting[place],
             **kwargs,
         )
-        prompt = prompts[place]
-        try:
-            row = open_text(encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt, model, settings)
-        except TokenOutOfRange as error:
-            raise error.spelled_by(tokenizer) from None
-        places[row] = place
-    forks = shared is None or shared.fork() is not None
-    loop = Loop(model, rows if forks else 1, policy, kv_bits=kwargs.get("kv_bits"), stream=stream)
+        tokens = encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt
+        places[open_text(tokens, model, settings)] = place
+    can_share = drafter is None or None not in forks
+    loop = Loop(model, rows if can_share else 1, policy, stream=stream)
     waiting = deque(places)
     try:
         with wired_limit(model, [stream]):
             while waiting or len(loop):
                 while waiting and loop.accepts(waiting[0].cache):
                     loop.add(waiting.popleft())
-                for row, gained in loop.step():
+                for text, gained in loop.step():
                     if isinstance(gained, Exception):
                         raise gained
-                    place = places[row]
-                    for token, _, _ in row.text.tokens_of(gained):
+                    place = places[text]
+                    for token, _, _ in text.tokens_of(gained):
                         made.tokens[place].append(token)
                         made.texts[place] += texts[place].add(token)
                         if texts[place].end is not None:
                             break
                     if texts[place].end is not None:
-                        kept = loop.remove(row)
-                        del places[row]
+                        kept = loop.remove(text)
+                        del places[text]
                         if return_prompt_caches and kept is not None:
-                            made.caches[place] = row.cache
+                            made.caches[place] = text.cache
     finally:
-        for row in places:
-            loop.remove(row)
+        for text in places:
+            loop.remove(text)
     return made
-
-
-def _for_each(name: str, values: Any, count: int) -> Sequence[Any]:
-    """One value for each of ``count`` prompts."""
-    values = [None] * count if values is None else values
-    if len(values) != count:
-        raise RuntimeUnsupported(f"{name}: expected one for each of {count} prompts, got {len(values)}")
-    return cast("Sequence[Any]", values)
-
-
-def _require_own(name: str, parts: Iterable[Any], instead: str) -> None:
-    held = [id(part) for part in parts if part is not None]
-    if len(set(held)) < len(held):
-        raise RuntimeUnsupported(f"{name}: expected another one for each prompt, got one twice. {instead}")
-
-
-def _policy_of(
-    model: Any, shared: Drafter | DrafterSet | None, drafters: Sequence[Any], num_draft_tokens: int | None
-) -> Policy:
-    """What chooses the draft length of all texts; it outlives the call where they share a drafter."""
-    if num_draft_tokens is not None:
-        return Policy(longest=num_draft_tokens)
-    if shared is not None:
-        return policy_for(model, shared)
-    members = [member for drafter in drafters for member in members_of(drafter)]
-    return new_policy(model, DrafterSet(members) if members else None)

@@ -1,4 +1,0 @@
-"""Several prompts at once.
-
-In: prompts, each with its drafter. Out: for each of them the text that it would get alone.
-"""
