@@ -1,18 +1,13 @@
-"""Which fields of a request anything reads, so that those that have no effect can be named.
+"""Which fields of a request anything reads, so that those that have no effect can be named."""
 
-Models of pydantic know the fields that they do not have. What is read by hand is read through `Noted`.
-"""
-
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
-
-from pydantic import BaseModel
 
 
 class Noted(dict[str, Any]):
     """An object of JSON that notes which fields are read by name; where none is, it is read as a whole.
 
-    Copies of it, such as pydantic's and ``{**noted}``, note nothing.
+    Copies of it note nothing.
     """
 
     def __init__(self, fields: dict[str, Any]) -> None:
@@ -23,6 +18,10 @@ class Noted(dict[str, Any]):
         """The value of a field, which is noted."""
         self.read.add(name)
         return super().get(name, default)
+
+    def note(self, names: Iterable[str]) -> None:
+        """Note that fields are read, and that the object is of a known type."""
+        self.read |= {"", *names}
 
 
 def noted(value: Any) -> Any:
@@ -41,18 +40,8 @@ def unread(value: Any, path: str) -> Iterator[str]:
         yield f"{path}.{value['type']}"
     elif isinstance(value, Noted):
         for name, inner in value.items():
+            place = f"{path}.{name}".removeprefix(".")
             if name in value.read or not value.read:
-                yield from unread(inner, f"{path}.{name}")
-            elif inner is not None and name != "type":
-                yield f"{path}.{name}"
-
-
-def unknown(value: Any, path: str = "") -> Iterator[str]:
-    """The paths of the fields that models do not have, in the one that is given and in those inside of it."""
-    if isinstance(value, list):
-        for each in value:
-            yield from unknown(each, path)
-    elif isinstance(value, BaseModel):
-        yield from (f"{path}{name}" for name in value.model_extra or ())
-        for name in value.model_fields_set - (value.model_extra or {}).keys():
-            yield from unknown(getattr(value, name), f"{path}{name}.")
+                yield from unread(inner, place)
+            elif inner is not None and place != f"{path}.type":
+                yield place

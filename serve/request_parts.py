@@ -6,6 +6,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 from pydantic_core import PydanticCustomError
 
 from spectool.serve.contents import joined
+from spectool.serve.read_fields import Noted
 
 Text = Annotated[str, Field(min_length=1)]
 _JSONSchema = dict[str, Any] | bool
@@ -36,7 +37,11 @@ class Given(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _without_nulls(cls, data: Any) -> Any:
-        return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
+        if not isinstance(data, dict):
+            return data
+        if isinstance(data, Noted):
+            data.note(field.alias or name for name, field in cls.model_fields.items())
+        return {name: value for name, value in data.items() if value is not None}
 
 
 class _Called(Given):
@@ -115,10 +120,12 @@ class Format(Given):
     @classmethod
     def _schema_inside(cls, data: Any) -> Any:
         """The responses API and llama.cpp's server put the schema next to the type."""
-        data = {**data} if isinstance(data, dict) else data
-        if isinstance(data, dict) and data.get("schema") is not None and data.get("json_schema") is None:
-            data["json_schema"] = {name: data.pop(name, None) for name in ("name", "strict", "schema")}
-        return data
+        if not isinstance(data, dict):
+            return data
+        inner = data.get("json_schema")
+        if inner is None and data.get("schema") is not None:
+            inner = {name: data.get(name) for name in ("name", "strict", "schema")}
+        return {"type": data.get("type"), "json_schema": inner}
 
     @model_validator(mode="after")
     def _has_schema(self) -> Self:
@@ -167,9 +174,10 @@ class StructuredOutputs(Given):
 
 def _flat(choice: Any) -> Any:
     """A choice of tools as in responses: next to its type is what chats have in a field of that name."""
-    flat = {**choice} if isinstance(choice, dict) else {}
-    inner = flat.get(str(flat.get("type")))
-    return {**inner, "type": flat["type"]} if isinstance(inner, dict) else choice
+    if not isinstance(choice, dict):
+        return choice
+    inner = choice.get(str(choice.get("type")))
+    return {"type": choice.get("type"), "name": (inner if isinstance(inner, dict) else choice).get("name")}
 
 
 class NamedTool(Given):

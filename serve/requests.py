@@ -23,7 +23,7 @@ from spectool.runtime.settings import LEAST_DIVISOR, LONGEST_DRAFT, SETTINGS, Se
 from spectool.serve import request_parts as parts
 from spectool.serve.errors import quoted, wrong_field
 from spectool.serve.options import DEFAULT_MODEL
-from spectool.serve.read_fields import noted, unknown, unread
+from spectool.serve.read_fields import noted, unread
 
 MAX_TEXTS = 16  # answers to one request
 _LARGEST = 2**63 - 1
@@ -113,13 +113,11 @@ class GenerationRequest(_Sampled):
     @model_validator(mode="wrap")
     @classmethod
     def _note_unread(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        data = {name: noted(value) for name, value in data.items()} if isinstance(data, dict) else data
+        data = noted(data)
         request = handler(data)
         if request.store:  # nothing is
             request.leave_out("store")
-        request.leave_out(*unknown(request))
-        for name, value in data.items():
-            request.leave_out(*unread(value, name))
+        request.leave_out(*unread(data, ""))
         return request
 
     @property

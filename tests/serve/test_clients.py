@@ -7,19 +7,24 @@ import logging
 import signal
 import time
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
 from http.client import HTTPConnection
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
-from openai import InternalServerError, RateLimitError
+from openai import APIStatusError, InternalServerError, RateLimitError
 
+from spectool import SpectoolError
+from spectool.runtime.decoding.loop import Loop
 from spectool.serve.answers import Answer, Prompt
 from spectool.serve.app import _streamed
 from spectool.serve.deltas import Delta
+from spectool.serve.engine import Engine
 from spectool.serve.errors import checked
+from spectool.serve.options import ServerOptions
 from spectool.serve.protocols.completions import ChatWriter
 from spectool.serve.protocols.messages import MessageWriter
 from spectool.serve.protocols.responses import ResponseWriter
@@ -27,8 +32,7 @@ from spectool.serve.requests import ChatRequest
 from spectool.serve.server import Server
 from spectool.tests.runtime.fake_drafters import Failing
 from spectool.tests.serve.questions import LONG, PROMPTS, TOKENS, alone, chatting_model, complete, counted, eventually
-from spectool.tests.serve.servers import client, connect, exchange, get, post, serving
-from spectool.tests.serve.test_adapters import anthropic
+from spectool.tests.serve.servers import TARGET, client, connect, exchange, get, post, serving, without_drafter
 
 pytestmark = pytest.mark.nightly
 TEXT = "/v1/completions"
@@ -120,24 +124,16 @@ def test_a_stream_has_events_while_its_prompt_is_read(
     model = chatting_model(tmp_path_factory.mktemp("chatting"))
     with serving(model=model, prefill_step_size=1, max_prompt_tokens=10_000) as running:
         asked: Any = {"model": "default_model", "max_tokens": 5}
-
-        def question(name: str) -> Any:  # of which nothing is cached
-            return [{"role": "user", "content": f"{name} {LONG * 4}"}]
-
         texts = list(client(running).completions.create(**asked, prompt=LONG * 4, stream=True))
         assert [chunk.choices[0].text for chunk in texts[:2]] == ["", ""]
-        chunks = list(client(running).chat.completions.create(**asked, messages=question("Ala"), stream=True))
-        assert all(chunk.choices[0].delta.content is chunk.choices[0].delta.role is None for chunk in chunks[:2])
-        events = list(
-            client(running).responses.create(
-                model="default_model", input=question("Ola"), max_output_tokens=5, stream=True
-            )
-        )
+
+        def question(name: str) -> list[Any]:  # of which nothing is cached
+            return [{"role": "user", "content": f"{name} {LONG * 4}"}]
+
+        asks = client(running).responses
+        events = list(asks.create(model="default_model", input=question("Ola"), max_output_tokens=5, stream=True))
         assert [event.type for event in events[:3]] == ["response.created", *["response.in_progress"] * 2]
-        assert sum(event.type == "response.in_progress" for event in events) > 1
         assert [event.sequence_number for event in events] == list(range(len(events)))
-        with anthropic(running).messages.stream(**asked, messages=question("Ela")) as answer:
-            assert answer.get_final_text()
         sent = post("/v1/messages", {**asked, "messages": question("Iza"), "stream": True})
         lines = [line for line in exchange(running, sent)[2].splitlines() if line.startswith(b"event: ")]
         assert lines[0] == b"event: message_start" and lines.count(b"event: ping")
@@ -236,3 +232,49 @@ def test_a_connection_is_used_again_also_after_a_refusal(server: Server) -> None
         answer = connection.getresponse()
         assert (answer.status, bool(answer.read())) == (status, True)
         assert connection.sock is kept
+
+
+# What fails inside the engine: every client gets an answer, and the server goes on or ends.
+
+
+@contextmanager
+def broken(owner: Any, name: str) -> Any:
+    """Let a method raise."""
+    with patch.object(owner, name, side_effect=RuntimeError("no memory left")):
+        yield
+
+
+def outcome(answer: Future[Any]) -> str:
+    try:
+        return str(answer.result(timeout=30).choices[0].text)
+    except APIStatusError as error:
+        return f"{error.status_code}: {error.message}"
+
+
+def test_a_cache_that_cannot_be_taken_back_harms_nobody_else(server: Server) -> None:
+    expected = alone(PROMPTS[0])
+    with ThreadPoolExecutor(4) as pool:
+        with broken(Loop, "remove"):
+            ended = pool.submit(complete, server, PROMPTS[0])
+            assert outcome(ended) == expected, "the text was there already"
+            several = pool.submit(complete, server, PROMPTS, n=2)
+            assert outcome(several) == expected or "no memory left" in outcome(several)
+            long = pool.submit(complete, server, PROMPTS[1], 200)
+            eventually(server, "running", 1)
+            assert outcome(pool.submit(complete, server, PROMPTS[0], 1)) == alone(PROMPTS[0], 1)
+            assert "no memory left" in outcome(long), "its batch is of no further use"
+        assert outcome(pool.submit(complete, server, PROMPTS[0])) == expected
+
+
+def test_an_engine_that_fails_ends_the_server_and_everybody_is_told() -> None:
+    server = Server("127.0.0.1", 0, ServerOptions(model=TARGET), without_drafter)
+    server.wait_until_loaded()
+    with ThreadPoolExecutor(4) as pool:
+        ended = pool.submit(server.answer)
+        asked = [pool.submit(complete, server, PROMPTS[0], 200) for _ in range(3)]
+        eventually(server, "running", 3)
+        with broken(Engine, "_advance"):
+            assert all("the server has failed: no memory left" in outcome(each) for each in asked)
+        with pytest.raises(SpectoolError, match="its engine failed: no memory left"):
+            ended.result(timeout=30)
+    assert server.stop()

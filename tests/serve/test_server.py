@@ -66,9 +66,6 @@ def test_a_stream_has_the_same_text_and_figures(chatting: Server) -> None:
     assert text == whole.choices[0].message.content
     assert chunks[0].choices[0].delta.role == "assistant"
     assert chunks[-2].choices[0].finish_reason == "length"
-    assert {(chunk.object, chunk.model, chunk.id) for chunk in chunks} == {
-        ("chat.completion.chunk", "demo", chunks[0].id)
-    }
     shown = [
         each
         for chunk in chunks
