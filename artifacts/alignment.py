@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool import FingerprintMismatch
 from spectool.artifacts.artifact import Artifact
 from spectool.artifacts.container import typed
 from spectool.tokenization.token_bytes import Lists
@@ -96,21 +95,9 @@ class Alignment(Artifact):
             FingerprintMismatch: It was not.
             ArtifactError: It has another number of ids, or other bytes for a token that stands for a byte.
         """
-        recorded = self.manifest.tokenizers
         rebuild = shlex.join(["spectool", "align", "--draft", draft.name, "--target", target.name, "-o", "NEW.align"])
-        try:
-            for role, tokenizer in (("draft", draft), ("target", target)):
-                tokenizer.require(recorded[role], str(self.path), rebuild)
-        except FingerprintMismatch as error:
-            sides = recorded["draft"], recorded["target"]
-            if tuple(side["fingerprint"] for side in sides) != (target.fingerprint, draft.fingerprint):
-                raise
-            names = " and target ".join(side["name"] for side in sides)
-            raise FingerprintMismatch(
-                f"{self.path}: aligned in the other direction, draft {names}. "
-                f"Exchange draft and target, or align this direction: {rebuild}"
-            ) from error
         for role, side, tokenizer in (("draft", self.draft, draft), ("target", self.target, target)):
+            tokenizer.require(self.manifest.tokenizers[role], f"{self.path}: its {role} side", rebuild)
             found = len(side.token_bytes)
             self._expect(found == tokenizer.size, f"{found:,} ids, {tokenizer.name} has {tokenizer.size:,}")
             single = sorted(tokenizer.byte_tokens)
