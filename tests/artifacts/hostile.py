@@ -29,7 +29,7 @@ KnowingMutator = Callable[[bytes, random.Random, str], bytes]  # which also gets
 SECONDS = 2.0  # of processor time, for all that is done with one artifact
 GROWTH = 10  # times the size of the artifact
 SPARE = 64 << 20  # bytes that caches of Python and of libraries may take besides
-ROOM = 3 << 30  # bytes of address space, above what the process begins with
+ROOM = 3 << 30  # bytes of address space for one change
 WORDS = (0, 1, 2, 7, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
 
 
@@ -227,9 +227,10 @@ def fuzz(
     size, faults = example.stat().st_size, list[str]()
     allowed = [_use(exercise, example, scratch)[1] for _ in range(2)][-1] + GROWTH * size + SPARE
     before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (_memory("VmSize") + ROOM, before[1]))
     try:
         for number in numbers:
+            # Again for each: the tokenizers library keeps memory of every tokenizer that has encoded.
+            resource.setrlimit(resource.RLIMIT_AS, (_memory("VmSize") + ROOM, before[1]))
             rng = random.Random(f"{seed} {number}")
             file = scratch / "x"
             shutil.copyfile(example, file)

@@ -66,8 +66,9 @@ def changed_numbers(data: bytes, rng: random.Random, kind: str) -> bytes:
         digits = zlib.decompress(data)
     except zlib.error:
         return numbers(data, rng, kind)
-    if rng.random() < 0.3:
-        return zlib.compress(rng.choice(hostile.MUTATORS)(digits, rng))
+    whole = digits and digits[-1] < 0x80 and b"\x80" * 5 not in bytes(digit & 0x80 for digit in digits)
+    if not whole or rng.random() < 0.3:  # no numbers any more, where they have been changed before
+        return zlib.compress(rng.choice(hostile.MUTATORS)(digits, rng) if digits else digits)
     count = sum(digit < 0x80 for digit in digits)
     values = _wild(from_digits(np.frombuffer(digits, np.uint8), count), rng)
     return zlib.compress(to_digits(values.clip(0, 2**35 - 1)))
