@@ -83,14 +83,12 @@ def _whole(item: dict[str, Any], kept: KeptItems | None) -> dict[str, Any]:
 
 def _flattened(tool: Any) -> list[Any]:
     """A tool, or those of a namespace under their full names; Codex has a namespace for each MCP server."""
-    if isinstance(tool, dict) and tool.get("type") == "custom":
+    kind = tool.get("type") if isinstance(tool, dict) else None
+    if kind == "custom":
         tool["parameters"] = CUSTOM
-    if (
-        not isinstance(tool, dict)
-        or tool.get("type") != "namespace"
-        or not isinstance(inner := tool.get("tools"), list)
-    ):
+    if kind != "namespace" or not isinstance(tool.get("tools"), list):
         return [tool]
+    inner = [each for each in tool.get("tools") if isinstance(each, dict)]
     for each in inner:
         each["in_namespace"] = (tool.get("name"), each.get("name"))
         each["name"] = _full_name(*each["in_namespace"])

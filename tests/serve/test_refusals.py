@@ -110,7 +110,12 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         "prompt": [{"id": "pmpt_1"}],
         "background": [True],
         "text.format": [5, NO_SCHEMA],
-        "tools": [5, [{"type": "function"}]],
+        "tools": [
+            5,
+            [5],
+            [{"type": "function"}],
+            [{"type": "namespace", "name": "a", "tools": [5, {"type": "custom"}]}],
+        ],
         "instructions": [5],
         "max_output_tokens": [0],
         "n": [2],
