@@ -141,8 +141,6 @@ class Service:
 
     async def _read(self, protocol: _Protocol, request: Request) -> Any:
         """The request that was sent, once its fields are known to be right."""
-        if (encoding := request.headers.get("content-encoding", "identity")) != "identity":
-            raise RequestRefused(415, f"Content-Encoding: expected none, got {encoding}")
         raw = await read_body(request, self._options.max_body)
         logging.debug("body: %r", raw)
         wanted: GenerationRequest = await self._apart(lambda: protocol.read(parse_json(raw)))

@@ -3,7 +3,6 @@
 import json
 from collections import OrderedDict
 from collections.abc import Iterable
-from threading import Lock
 from typing import Any
 
 
@@ -14,23 +13,21 @@ class KeptItems:
         """Keep at most ``most`` items, and at most ``most_bytes`` of JSON."""
         self._most, self._most_bytes, self._nbytes = most, most_bytes, 0
         self._kept: OrderedDict[str, bytes] = OrderedDict()
-        self._lock = Lock()  # requests are read on several threads
 
     def keep(self, items: Iterable[dict[str, Any]]) -> None:
         """Keep items, and let go of the oldest ones."""
-        with self._lock:
-            for item in items:
-                self._nbytes -= len(self._kept.pop(item["id"], b""))
-                self._kept[item["id"]] = written = json.dumps(item).encode()
-                self._nbytes += len(written)
-            while self._kept and (len(self._kept) > self._most or self._nbytes > self._most_bytes):
-                self._nbytes -= len(self._kept.popitem(last=False)[1])
+        for item in items:  # which are written on one thread, and read on several
+            self._nbytes -= len(self._kept.pop(item["id"], b""))
+            self._kept[item["id"]] = written = json.dumps(item).encode()
+            self._nbytes += len(written)
+        while self._kept and (len(self._kept) > self._most or self._nbytes > self._most_bytes):
+            self._nbytes -= len(self._kept.popitem(last=False)[1])
 
     def get(self, item_id: Any) -> dict[str, Any] | None:
         """The item with this id; None if it is not here, or not any more."""
-        with self._lock:
-            if not isinstance(item_id, str) or item_id not in self._kept:
-                return None
+        try:
             self._kept.move_to_end(item_id)
             item: dict[str, Any] = json.loads(self._kept[item_id])
-            return item
+        except (KeyError, TypeError):  # no text
+            return None
+        return item

@@ -42,7 +42,7 @@ def refusal(server: Server, data: bytes) -> tuple[int, dict[str, Any]]:
 def test_bodies_that_are_no_request(server: Server) -> None:
     for value in (b"NaN", b"1e999", b"9" * 5000, b'"\\ud800"'):
         assert refusal(server, post(TEXT, b'{"prompt": "a", "seed": ' + value + b"}"))[0] == 400, value
-    for body in (b"", b"{", b"\xff\xfe{}", b"[1, 2]", b'"text"', b"null", b"[" * 15_000, b"{}"):
+    for body in (gzip.compress(b"{}"), b"", b"{", b"\xff\xfe{}", b"[1, 2]", b'"text"', b"null", b"[" * 15_000, b"{}"):
         assert refusal(server, post(TEXT, body))[0] == 400, body
 
 
@@ -278,13 +278,6 @@ def test_what_the_model_cannot_do_is_refused(server: Server, tmp_path: Path) -> 
         calls = [{"id": "a", "type": "function", "function": {"name": "weather", "arguments": "{"}}]
         spoilt = [{"role": "assistant", "tool_calls": calls}, *body["messages"]]
         assert exchange(chatting, post(CHAT, {**body, "messages": spoilt}))[0] == 200  # they stay text
-
-
-def test_a_compressed_body_is_named(server: Server) -> None:
-    packed = gzip.compress(json.dumps(GOOD).encode())
-    status, _, data = exchange(server, post(TEXT, packed, Content_Encoding="gzip"))
-    assert (status, b"Content-Encoding: expected none, got gzip" in data) == (415, True)
-    assert exchange(server, get("/v1/models/"))[0] == 200
 
 
 def test_keys_are_asked_for() -> None:
