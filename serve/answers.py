@@ -14,7 +14,7 @@ from spectool.runtime.decoding.settings import GenerationSettings
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.grammar import Grammar
-from spectool.runtime.sampling.samplers import LogitsProcessor, Sampling, make_logits_processors
+from spectool.runtime.sampling.samplers import Sampling, make_logits_processors
 from spectool.runtime.settings import PENALTIES, SAMPLER
 from spectool.serve.deltas import Delta, TokenLogprob, TokenLogprobs
 from spectool.serve.models import LoadedModel
@@ -88,12 +88,15 @@ class Answer:
         self._waiting: list[tuple[int, TokenLogprobs]] = []  # where their text begins, until it is let through
         self._called = False
         self._one_call = chat is not None and not chat.parallel_tool_calls
+        sampling = Sampling(**options.settings(SAMPLER, request.asked), xtc_special_tokens=model.kept_by_xtc)
+        biases = {int(token): bias for token, bias in request.logit_bias.items()}
+        penalties = _IN_ALL_OF_AN_ANSWER | options.settings(PENALTIES, request.asked)
         return GenerationSettings(
             prediction=self.prediction,
             max_tokens=self.max_tokens,
             stop_tokens=model.ends,
-            sampler=self._sampler(options),
-            logits_processors=self._processors(options),
+            sampler=sampling if sampling.temp > 0 else None,  # None takes the best tokens of all positions at once
+            logits_processors=make_logits_processors(biases, skip=len(prompt.tokens), **penalties),
             grammar=prompt.grammar,
             seed=None if request.seed is None else (request.seed + self.index) % 2**63,  # answers draw differently
             verify=options.verify,
@@ -101,17 +104,6 @@ class Answer:
             kv_bits=options.kv_bits,
             quantized_kv_start=options.quantized_kv_start,
         )
-
-    def _sampler(self, options: ServerOptions) -> Sampling | None:
-        """What draws the tokens; None takes the most probable ones of all positions at once."""
-        settings = options.settings(SAMPLER, self.request.asked)
-        sampling = Sampling(**settings, xtc_special_tokens=self._model.kept_by_xtc)
-        return sampling if sampling.temp > 0 else None
-
-    def _processors(self, options: ServerOptions) -> Sequence[LogitsProcessor]:
-        biases = {int(token): bias for token, bias in self.request.logit_bias.items()}
-        settings = _IN_ALL_OF_AN_ANSWER | options.settings(PENALTIES, self.request.asked)
-        return make_logits_processors(biases, skip=len(self.prompt.tokens), **settings)
 
     def add(self, token: int, logprobs: mx.array) -> Delta:
         """Add a token, given the log-probabilities [vocabulary] at its place; return what is certain to be written."""

@@ -44,7 +44,7 @@ from spectool.serve.protocols.common import as_json, event_bytes
 from spectool.serve.protocols.completions import ChatWriter, CompletionWriter
 from spectool.serve.protocols.messages import MessageWriter
 from spectool.serve.protocols.responses import Responses, ResponseWriter
-from spectool.serve.requests import GenerationRequest, without_effect
+from spectool.serve.requests import GenerationRequest
 
 _QUIET_SECONDS = 15  # after which a stream without news gets an event, so that nobody takes it for dead
 _THREADS = 4  # that tokenize and compile grammars, so that a long text does not keep short ones waiting
@@ -191,7 +191,7 @@ class Service:
 
 def _ignored(wanted: GenerationRequest, path: str) -> dict[str, str]:
     """The header that names the fields without effect as the protocol does, which are logged as well."""
-    if not (ignored := sorted(own_name(path, name) for name in without_effect(wanted))):
+    if not (ignored := sorted(own_name(path, name) for name in wanted.without_effect)):
         return {}
     logging.info("these fields have no effect: %s", quoted(ignored))
     shown = (name if re.fullmatch(r"[\w.-]+", name, re.ASCII) else "?" for name in ignored)

@@ -92,7 +92,7 @@ def _text(form: Form, request: GenerationRequest) -> _Rules:
     names = [each[2] or f"format.{each[1]}" for each in found if each]
     if failed or not all(found) or (form.strict and "uniqueItems" in names):
         return rules
-    request.leave_out(*(f"{form.field}.{name}" for name in names))
+    request.without_effect.update(f"{form.field}.{name}" for name in names)
     return lenient
 
 
@@ -159,7 +159,7 @@ def _strict_calls(chat: ChatRequest, model: LoadedModel, text: _Rules) -> _Rules
     """
     tokenizer, functions = model.tokenizer, [tool["function"] for tool in chat.offered]
     if not chat.has_strict_tools or _form_of(tokenizer) not in FORMS:
-        chat.leave_out(*[_STRICT] * chat.has_strict_tools)
+        chat.without_effect.update([_STRICT] * chat.has_strict_tools)
         return []
     schemas = [_enforceable(function, chat, tokenizer) for function in functions]
     if not any(schemas):
@@ -202,7 +202,7 @@ def _enforceable(function: dict[str, Any], chat: ChatRequest, tokenizer: Any) ->
         Grammar(tokenizer, "rules", rules)
         return rules
     except (RuntimeUnsupported, RequestRefused):
-        chat.leave_out(_STRICT)
+        chat.without_effect.add(_STRICT)
         return []
 
 

@@ -61,7 +61,7 @@ def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions,
             problem = f"expected auto or none, because mlx-lm cannot read tool calls of {model.name}"
             raise wrong_field("tool_choice", problem)
         request.tools = []
-        request.leave_out("tools")
+        request.without_effect.add("tools")
     check("messages", characters=sum(len(message.content) for message in request.messages))
     messages, variables, text = conversation_of(request, tokenizer, options.template_variables)
     prediction = None

@@ -116,8 +116,8 @@ class GenerationRequest(_Sampled):
         data = noted(data)
         request = handler(data)
         if request.store:  # nothing is
-            request.leave_out("store")
-        request.leave_out(*unread(data, ""))
+            request.without_effect.add("store")
+        request.without_effect.update(unread(data, ""))
         return request
 
     @property
@@ -178,13 +178,10 @@ class GenerationRequest(_Sampled):
         """Whether something in an answer has to look like something."""
         return self.constrained or self.has_strict_tools
 
-    def leave_out(self, *names: str) -> None:
-        """Note what has no effect: fields, or keywords of a schema in one."""
-        self._without_effect.update(names)
-
-    def bring_in(self, name: str) -> None:
-        """Note that a field has an effect after all."""
-        self._without_effect.discard(name)
+    @property
+    def without_effect(self) -> set[str]:
+        """What nothing takes into account, as far as that is known: fields, and keywords of schemas in them."""
+        return self._without_effect
 
 
 class ChatRequest(GenerationRequest):
@@ -207,7 +204,7 @@ class ChatRequest(GenerationRequest):
     @model_validator(mode="after")
     def _normalize(self) -> Self:
         if self.top_logprobs and not self.logprobs:
-            self.leave_out("top_logprobs")
+            self.without_effect.add("top_logprobs")
         last = self.messages[-1]
         # A last message of the assistant's is continued, but one that is empty only stands for the answer.
         if last == parts.Message(role="assistant") and len(self.messages) > 1:
@@ -256,8 +253,3 @@ class CompletionRequest(GenerationRequest):
     def shown_logprobs(self) -> int | None:
         """How many of the most probable tokens to show."""
         return None if self.logprobs is False else int(self.logprobs)
-
-
-def without_effect(request: GenerationRequest) -> list[str]:
-    """The fields of a request, and what of schemas, that nothing here takes into account."""
-    return sorted(request._without_effect)

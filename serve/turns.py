@@ -11,7 +11,7 @@ from pydantic_core import from_json
 from spectool.runtime.chat_template import TemplateRefused, has_channels, hidden_in, rendered_text, variables_of
 from spectool.serve.errors import wrong_field
 from spectool.serve.request_parts import Message
-from spectool.serve.requests import ChatRequest, without_effect
+from spectool.serve.requests import ChatRequest
 
 _MOST_EXTRAS = 8  # fields of which each is asked whether the template shows it; others count as not shown
 _Messages = list[dict[str, Any]]
@@ -45,12 +45,12 @@ def conversation_of(request: ChatRequest, tokenizer: Any, usual: Mapping[str, An
     inner = {f"messages.{name}" for message in messages for name in message}
     inner |= {f"tools.{name}" for tool in tools for name in tool}
     inner |= {f"tools.function.{name}" for tool in tools for name in tool["function"]}
-    extras = sorted(inner.intersection(without_effect(request)))  # which nobody knows but perhaps the template
+    extras = sorted(inner & request.without_effect)  # which nobody knows but perhaps the template
     whole = rendered()
     if extras and rendered(*extras).text != whole.text:
         for name in extras[:_MOST_EXTRAS]:
             if rendered(name).text != whole.text:
-                request.bring_in(name)
+                request.without_effect.discard(name)
     return whole
 
 
@@ -64,10 +64,12 @@ def _variables(request: ChatRequest, tokenizer: Any, usual: Mapping[str, Any]) -
     if effort is not None and "reasoning_effort" in known:
         variables["reasoning_effort"] = effort
     elif effort is not None and (effort != "none" or not switches):
-        request.leave_out("reasoning_effort")
+        request.without_effect.add("reasoning_effort")
     if not switches:
-        request.leave_out(*request.model_fields_set & {"enable_thinking", "thinking"})
-    request.leave_out(*(f"chat_template_kwargs.{name}" for name in request.chat_template_kwargs.keys() - known))
+        request.without_effect.update(request.model_fields_set & {"enable_thinking", "thinking"})
+    request.without_effect.update(
+        f"chat_template_kwargs.{name}" for name in request.chat_template_kwargs.keys() - known
+    )
     return variables | request.chat_template_kwargs
 
 
@@ -91,7 +93,7 @@ def _rendered(request: ChatRequest, tokenizer: Any, messages: _Messages, variabl
         raise wrong_field("messages", f"the model's chat template refuses them ({error.reason})") from error
     if beside := _beside_calls(messages, hidden):
         hidden -= beside
-        request.leave_out("messages.content")
+        request.without_effect.add("messages.content")
     if hidden:
         roles = ", ".join(sorted({str(messages[place]["role"]) for place, _ in hidden}))
         raise wrong_field("messages", f"expected roles that the model's chat template shows, got {roles}")

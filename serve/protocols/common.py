@@ -178,7 +178,7 @@ def as_chat(body: dict[str, Any], chat: Mapping[str, Any], sent: Mapping[str, An
     It notes what nothing has read of the fields that were ``sent`` in the protocol's own form.
     """
     request = checked(ChatRequest, {**body, **{name: value for name, value in chat.items() if value is not None}})
-    request.leave_out(*unread(sent, ""))
+    request.without_effect.update(unread(sent, ""))
     return request
 
 
