@@ -25,7 +25,7 @@ from spectool.tests.commands.chatting import chat_model
 pytestmark = pytest.mark.nightly
 
 TARGET = str(demo_path("target"))
-OTHER = str(demo_path("other"))
+OTHER, DRAFT = str(demo_path("other")), str(demo_path("draft"))
 
 
 @contextmanager
@@ -116,7 +116,7 @@ def test_what_clients_send_cannot_write_to_the_terminal() -> None:
     [
         (["--model", "./nowhere"], "no such directory"),
         (["--model", TARGET, "--draft-model", OTHER], "cannot load this model"),
-        (["--model", TARGET, "--draft-model", OTHER, "--alignment", "nowhere.align"], "nowhere.align"),
+        (["--model", TARGET, "--draft-model", DRAFT, "--alignment", "nowhere.align"], "nowhere.align"),
         (["--model", TARGET, "--dict", "nowhere.dict"], "nowhere.dict"),
         (["--model", TARGET, "--host", "no.such.host.invalid"], "Choose another --host or --port"),
         (["--model", TARGET, "--temp", "1e-9"], "temp: expected 0 or a number of at least"),
