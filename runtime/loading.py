@@ -120,8 +120,8 @@ def local_model(name: str) -> Path | None:
         RuntimeUnsupported: The name is none of these.
     """
     try:
-        name = find_draft(name)
-        directory = Path(name).expanduser()
+        directory = Path(find_draft(name)).expanduser()
+        name = str(directory) if name.startswith("~") else name
         found, is_file = directory.is_dir(), directory.is_file()
     except (OSError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or error

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mlx.core as mx
 
@@ -10,9 +10,6 @@ from spectool.runtime.caches.own import prefill
 from spectool.runtime.caches.rewinding import Checkpoints
 from spectool.runtime.groups.rank_0 import forward, make_prompt_cache
 from spectool.tokenization.incremental.common_prefix import common_prefix
-
-if TYPE_CHECKING:
-    from spectool.runtime.caches.shared_texts import SharedTexts
 
 AT_ONCE = 32  # tokens that are fed in a pass for logits; what is before them is read first
 KEPT_MARKS = 4  # places before the frontier where a text can be taken up again whose cache cannot be trimmed
@@ -28,13 +25,13 @@ class TextCache:
         sure: Leading tokens that are known to be those of the text that is followed. The owner lowers it where the text
             changes.
         passes: Passes with logits so far, each for a draft token.
-        shared: The caches of several texts, if what this one holds is a row of them.
+        shared: The `SharedTexts` of which this one is a row, None while it holds its tokens itself.
     """
 
     def __init__(self, model: Any) -> None:
         """Begin with an empty cache."""
         self.model, self.passes, self.sure = model, 0, 0
-        self.shared: SharedTexts | None = None
+        self.shared: Any = None
         self.forget()
 
     def unfed(self, text: Sequence[int], last: int = 1, at_once: int = AT_ONCE) -> list[int]:

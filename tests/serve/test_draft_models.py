@@ -13,10 +13,6 @@ from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.history import History
 from spectool.runtime.loading import load_drafter
-from spectool.serve.answers import Answer, Prompt
-from spectool.serve.errors import checked
-from spectool.serve.options import ServerOptions
-from spectool.serve.requests import CompletionRequest
 from spectool.serve.server import Server
 from spectool.tests.serve.questions import PROMPTS, alone
 from spectool.tests.serve.servers import client, serving
@@ -93,8 +89,21 @@ def with_itself_of(path: Any) -> ModelDrafter:
     return ModelDrafter(model)
 
 
-@pytest.mark.parametrize("verify", ["exact", "rejection"])
-def test_answers_are_verified_as_the_server_was_told(server: Server, verify: Any) -> None:
-    answer = Answer(checked(CompletionRequest, {"prompt": "a"}), Prompt([1]))
-    assert answer.begin(server.engine.model, ServerOptions(model="m", verify=verify)).verify == verify
-    assert ServerOptions(model="m").verify == "rejection"
+@pytest.mark.nightly
+@pytest.mark.usefixtures("interpreted")
+def test_drafts_of_a_model_are_verified_by_rejection_sampling_by_default() -> None:
+    made: dict[str, Any] = {"draft_model": demo_path("target"), "history": False}
+    shares = []
+    for options in {}, {"verify": "exact"}:
+        with serving(lambda tokenizer: load_drafter(tokenizer, **made), num_draft_tokens=4, **options) as running:
+            asked: Any = {"model": "default_model", "prompt": PROMPTS[0], "max_tokens": 24, "temperature": 1.5}
+            answers = [client(running).completions.create(**asked, seed=seed) for seed in (*range(3, 11), 3)]
+        assert answers[0].choices[0].text == answers[-1].choices[0].text
+        figures: list[Any] = [each.metrics["speculative_decoding"] for each in answers]  # type: ignore[attr-defined]
+        drafted, accepted = (
+            sum(each[f"num_{name}_tokens"] for each in figures) for name in ("draft", "accepted_draft")
+        )
+        print(f"{options}: {accepted} of {drafted} drafts accepted")
+        assert drafted >= 24
+        shares.append(accepted / drafted)
+    assert shares[0] > 0.9 and shares[1] < 0.5, "a perfect draft"

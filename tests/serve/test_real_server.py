@@ -14,6 +14,7 @@ from spectool.tests.serve.servers import client, serving
 
 pytestmark = pytest.mark.real
 MODELS = Path(os.environ.get("SPECTOOL_MODELS", user_cache_path("spectool-models")))
+PROMPT = "The quick brown fox jumps over the"
 
 
 @pytest.fixture(scope="module", params=["smollm2-135m", "gemma3-270m"])
@@ -25,9 +26,17 @@ def asking(request: pytest.FixtureRequest) -> Iterator[OpenAI]:
         yield client(running)
 
 
+def test_a_text_goes_on_with_its_space_and_stops_where_it_is_told(asking: OpenAI) -> None:
+    asked: dict[str, Any] = {"model": "default_model", "prompt": PROMPT, "max_tokens": 12}
+    whole = asking.completions.create(**asked).choices[0].text
+    assert whole.startswith(" ")
+    for place in range(1, 16, 3):
+        stop = whole[place : place + 5]
+        choice = asking.completions.create(**asked, stop=stop).choices[0]
+        assert (choice.text, choice.finish_reason) == (whole.partition(stop)[0], "stop")
+
+
 def test_a_chat_and_its_stream_say_the_same(asking: OpenAI) -> None:
-    text = asking.completions.create(model="default_model", prompt="The quick brown fox jumps over the", max_tokens=4)
-    assert text.choices[0].text.startswith(" ")
     messages: Any = [{"role": "user", "content": "Say hello in Polish."}]
     asked: dict[str, Any] = {"model": "default_model", "messages": messages, "max_tokens": 16, "logprobs": True}
     answer = asking.chat.completions.create(**asked, top_logprobs=3).choices[0]

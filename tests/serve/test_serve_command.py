@@ -6,8 +6,11 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -91,6 +94,22 @@ def test_the_sampling_that_the_authors_advise_is_said_and_not_taken(tmp_path: Pa
             running.send_signal(signal.SIGINT)
             said = "".join(running.stderr or ())  # with what was read ahead
             assert said.count("Its authors advise: --temp 0.6 --top-p 0.95 --top-k 20") == lines, said
+
+
+def test_a_signal_gives_running_clients_their_answers_so_far_and_ends_it_within_seconds() -> None:
+    with process("--num-draft-tokens", "0") as (running, client), ThreadPoolExecutor(4) as pool:
+        asked = partial(client.completions.create, model=TARGET, prompt="Most", max_tokens=200, temperature=1)
+        many: Any = {"n": 16}  # enough to keep it busy
+        answers = [pool.submit(asked, extra_body=many) for _ in range(4)]
+        time.sleep(2)
+        began = time.monotonic()
+        running.send_signal(signal.SIGTERM)
+        _, rest = running.communicate(timeout=30)
+        assert time.monotonic() - began < 8
+        assert running.returncode == 0 and "Traceback" not in rest
+        for answer in answers:
+            error = answer.exception(timeout=10)
+            assert error is None or "stopping" in str(error), error
 
 
 def test_what_clients_send_cannot_write_to_the_terminal() -> None:
