@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from spectool.artifacts.artifact import read_manifest
+from spectool.artifacts.default_paths import AUTO, find_artifact
 from spectool.commands.shared.console import say
 from spectool.commands.shared.model_options import DRAFT_SOURCES, pop_settings
 from spectool.runtime.settings import PENALTIES, SAMPLER
@@ -21,6 +23,9 @@ def sources_of(settings: dict[str, Any]) -> dict[str, Any]:
         sources["dictionary"] = ()
     if sources["alignment"] is not None and sources["draft_model"] is None:
         raise click.UsageError("--alignment is for a draft model with another tokenizer: name it with --draft-model M2")
+    files = [(name, ".dict") for name in sources["dictionary"] if name != AUTO]
+    for name, suffix in [*files, *([(sources["alignment"], ".align")] if sources["alignment"] else [])]:
+        read_manifest(find_artifact(Path(name), suffix))  # a mistake is said before a model is fetched
     return sources
 
 
