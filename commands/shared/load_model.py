@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 
-from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.default_paths import AUTO, find_artifact
 from spectool.commands.shared.console import say
 from spectool.commands.shared.model_options import DRAFT_SOURCES, pop_settings
@@ -18,6 +17,8 @@ _LONG_PROMPT = 256  # tokens, which a large model reads for seconds
 
 def sources_of(settings: dict[str, Any]) -> dict[str, Any]:
     """What drafts, taken out of ``settings``: arguments of `load_drafter`."""
+    from spectool.artifacts.artifact import read_manifest
+
     sources = {name: settings.pop(name) for name in DRAFT_SOURCES}
     if settings.pop("no_dict"):
         sources["dictionary"] = ()
