@@ -107,7 +107,7 @@ class Artifact:
         return np.frombuffer(content, np.uint8)
 
     def _numbers(self, name: str, count: int) -> NDArray[np.int64]:
-        """An array of so many numbers that are written as in `numbers`, and compressed."""
+        """``count`` numbers from a compressed array, in the digits of `numbers`."""
         try:
             return from_digits(self._unpacked(name, MOST_DIGITS * count), count)
         except ValueError as error:

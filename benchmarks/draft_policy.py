@@ -4,11 +4,10 @@
         --dictionary pl.dict --answers bielik-11b-v2.6
     python benchmarks/draft_policy.py … --language pl         people's held-out text instead of a model's answers
 
-The draft model is asked once for each number of tokens at a place of the text (`spectool.measure.predict`), whatever
-curves and costs are replayed. Both turns of a question are one document. Prints, for each
-curve and cost of a draft token in plain passes, the speed of look-ups, of the model and of both over plain decoding,
-and how often the first token was right where the model was asked. Then, for each source and each tenth of what was
-believed, how often that was right. Appends to ``benchmarks/results/draft_policy.jsonl``.
+The draft model's answers are kept, by place and draft length (`spectool.measure.predict`), so all curves and costs are
+replayed from the same ones. Both turns of a question are one document. Prints, for each curve and cost of a draft token
+in plain passes, the speed of look-ups, of the model and of both over plain decoding, and how often the first token was
+right where the model was asked. Then, for each source and each tenth of what was believed, how often that was right. Appends to ``benchmarks/results/draft_policy.jsonl``.
 """
 
 import json

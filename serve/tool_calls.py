@@ -46,7 +46,7 @@ class CallReader:
         return [] if rest.strip() else self._identified(calls)
 
     def read(self, form: Form, text: str, tried: int) -> tuple[list[Call], str, int]:
-        """The calls after a start, if they are whole whatever is written later, and what follows them.
+        """The calls after a start once no later text can change them, and what follows them.
 
         Quotes show whether an end stands in a string; without them, the beginning of the next calls shows it. What has
         been ``tried`` of the text need not be looked at again; the number says how much that is now.
