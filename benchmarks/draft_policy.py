@@ -7,7 +7,9 @@
 The draft model's answers are kept, by place and draft length (`spectool.measure.predict`), so all curves and costs are
 replayed from the same ones. Both turns of a question are one document. Prints, for each curve and cost of a draft token
 in plain passes, the speed of look-ups, of the model and of both over plain decoding, and how often the first token was
-right where the model was asked. Then, for each source and each tenth of what was believed, how often that was right. Appends to ``benchmarks/results/draft_policy.jsonl``.
+right where the model was asked. Then, for each source and each tenth of what was believed, how often that was right.
+
+Appends to ``benchmarks/results/draft_policy.jsonl``.
 """
 
 import json

@@ -1,8 +1,8 @@
 """What drafts would gain on a machine: a replayed text, by a curve of what its passes cost. A range, never a point.
 
 A draft model's proposals are kept and used for every policy, curve and cost, because they depend on the text alone, but
-for rounding where two tokens are nearly equal. Look-ups take microseconds and take part
-live, because what the history has shown depends on where passes begin.
+for rounding where two tokens are nearly equal. Look-ups take microseconds and take part live, because what the history
+has shown depends on where passes begin.
 """
 
 import math
