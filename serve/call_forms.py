@@ -52,8 +52,9 @@ class Form:
     models know calls as objects of JSON, too. ``begins`` say how calls go on after the start, without white space; {}
     is the name of a tool. Without an ``end``, another start or the end of the answer is one.
 
-    A string between tags ends where another argument or the end of the call follows: it may have ends in it, but no
-    beginning of an argument. ``bare`` takes off what stands around a value, and gives None if that is not whole.
+    A string between tags ends where another argument or the end of the call follows: it may have ends in it, and whole
+    arguments, if they are not named as those of the tool: otherwise an argument was not closed, and the call is text.
+    ``bare`` takes off what stands around a value, and gives None if that is not whole.
     """
 
     def __init__(
@@ -76,7 +77,8 @@ class Form:
         self._translated, self._bare = translated, bare
         if argument:
             call_end = rf"{call_end}\s*(?=\Z{'|' + call if call_end else ''})"
-        value = rf"((?:(?!{argument}).)*?){value_end}\s*(?={argument}|{call_end})"
+        within = rf"(?>{argument}(?:(?!{argument}).)*?{value_end})"  # a whole argument of an example
+        value = rf"((?:{within}|(?!{argument}).)*?){value_end}\s*(?={argument}|{call_end})"
         self._call, self._call_end = re.compile(rf"{call}\s*"), re.compile(call_end)
         self._argument, self._value = re.compile(argument), re.compile(value, re.DOTALL)
 
@@ -114,6 +116,9 @@ class Form:
             found = self._value.match(text, opening.end())
             if found is None or name in arguments or (value := self._bare(found[1])) is None:
                 raise ValueError(f"{name} is not whole, or stands there twice")
+            within = {example[1] for example in self._argument.finditer(found[1])}
+            if within & own.keys() or (within and not own):
+                raise ValueError(f"{name} is not closed")
             among = {"type": kinds[0]} if any(kinds) else own.get(name, schema.get("additionalProperties"))
             arguments[name], place = typed(value, among, schema), found.end()
         return arguments, place
