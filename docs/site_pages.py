@@ -22,6 +22,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """A page, with its links to README as they are on the site."""
+    return markdown.replace("](../README.md", "](index.md")
+
+
 def first_page(repository: str) -> str:
     """README, with its links as they are from the folder of the pages; other files are at the repository."""
     text = (ROOT / "README.md").read_text(encoding="utf-8").replace("](docs/", "](")

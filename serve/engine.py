@@ -48,7 +48,7 @@ class Engine:
         self._stopping = False
         self._writing: dict[Text, Answer] = {}
         self._wired = ExitStack()  # while anything is written
-        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread = threading.Thread(text=self._run, name="engine", daemon=True)
         self._thread.start()
 
     @property
@@ -91,7 +91,7 @@ class Engine:
             self._leader = leader_of(self.model.model)
             most_bytes, quarter = self._options.prompt_cache_bytes, free_memory(self.model.model) // 4
             self._caches = PromptCaches(self._options.prompt_cache_size, quarter if most_bytes is None else most_bytes)
-            self._new_batch()
+            self._new_loop()
         except BaseException as error:
             self._stopping = True
             self.loaded.set_exception(error)
@@ -128,18 +128,18 @@ class Engine:
         if answer.cancelled:
             return True
         try:
-            if not self._batch.accepts(make_prompt_cache(self.model.model)):
+            if not self._loop.accepts(make_prompt_cache(self.model.model)):
                 return False
             self._begin(answer)
         except Exception as error:
             answer.deliver(error)
         return True
 
-    def _new_batch(self) -> None:
+    def _new_loop(self) -> None:
         rows = self._options.batch or rows_that_fit(self.model.model, self.model.context, self.model.drafter)
         if self.model.drafter is not None and self.model.drafter.fork() is None:
             rows = 1  # it follows one text only
-        self._batch = Loop(
+        self._loop = Loop(
             self.model.model,
             rows,
             self.model.policy,
@@ -186,67 +186,67 @@ class Engine:
             on_prompt=on_prompt,
             on_cycle=on_cycle,
         )
-        target = open_text(prompt[len(cached) :], model.model, settings)
+        text = open_text(prompt[len(cached) :], model.model, settings)
         if not self._writing:
             self._wired.enter_context(wired_limit(model.model, [mx.default_stream(mx.default_device())]))
-        self._batch.add(target)
-        self._writing[target] = answer
+        self._loop.add(text)
+        self._writing[text] = answer
 
     def _advance(self) -> None:
         """Advance all texts by a pass, and deliver what they gained."""
         try:
-            steps = self._batch.step() if self._writing else []
+            steps = self._loop.step() if self._writing else []
         except Exception as error:
             self._break(error)
             return
-        for target, gained in steps:
-            if (answer := self._writing.get(target)) is None:
-                continue  # ended with the batch, which another one has broken
+        for text, gained in steps:
+            if (answer := self._writing.get(text)) is None:
+                continue  # ended with the loop, which another one has broken
             try:
                 if isinstance(gained, Exception):
                     raise gained
-                for token, logprobs, _ in target.tokens_of(gained):
+                for token, logprobs, _ in text.tokens_of(gained):
                     piece = answer.add(token, logprobs)
                     answer.deliver(piece)
                     if piece.end is not None:
-                        self._end(target)
+                        self._end(text)
                         break
             except Exception as error:
-                self._end(target, error)
+                self._end(text, error)
         self._end_where_nobody_waits()
 
     def _end_where_nobody_waits(self) -> None:
         """End the texts whose clients have gone, or all of them if the server stops."""
-        for target, answer in list(self._writing.items()):
+        for text, answer in list(self._writing.items()):
             if answer.cancelled:
-                self._end(target, RequestRefused(503, "the client has gone"))
+                self._end(text, RequestRefused(503, "the client has gone"))
             elif self._stopping and answer.tokens:
                 answer.deliver(answer.abort())
-                self._end(target)
+                self._end(text)
             elif self._stopping:
-                self._end(target, RequestRefused(503, STOPPING))
+                self._end(text, RequestRefused(503, STOPPING))
 
-    def _end(self, target: Text, error: Exception | None = None, *, broken: bool = False) -> None:
-        """End a text, if it goes on, and keep its cache; that of a ``broken`` batch is of no further use."""
-        if (answer := self._writing.pop(target, None)) is None:
+    def _end(self, text: Text, error: Exception | None = None, *, broken: bool = False) -> None:
+        """End a text, if it goes on, and keep its cache; that of a ``broken`` loop is of no further use."""
+        if (answer := self._writing.pop(text, None)) is None:
             return
         try:
-            held = None if broken else self._batch.remove(target)
+            kept = None if broken else self._loop.remove(text)
         except Exception as unusable:  # the text has its end already
             logging.error("the cache of a text could not be taken back", exc_info=unusable)
             self._break(unusable)
-            held = None
+            kept = None
         if not self._writing:
             self._wired.close()
-        if held is not None and answer.held is not None:
+        if kept is not None and answer.held is not None:
             tokens = [*answer.prompt.tokens, *answer.tokens]
-            answer.held.follow(tokens[: answer.cached + held])
-            kept = None if answer.drafter is self.model.drafter else answer.drafter
-            self._caches.keep(answer.client, answer.held, kept)
+            answer.held.follow(tokens[: answer.cached + kept])
+            drafter = None if answer.drafter is self.model.drafter else answer.drafter
+            self._caches.keep(answer.client, answer.held, drafter)
         answer.deliver(error)
 
     def _break(self, error: Exception) -> None:
-        """Go on with a new batch. The texts that are in this one fail, since its caches are of no further use."""
-        for target in list(self._writing):
-            self._end(target, error, broken=True)
-        self._new_batch()
+        """Go on with a new loop. The texts that are in this one fail, since its caches are of no further use."""
+        for text in list(self._writing):
+            self._end(text, error, broken=True)
+        self._new_loop()

@@ -153,7 +153,7 @@ class Loop:
         ended or failed has to be removed. If this raises, nothing here is of further use.
         """
         with mx.stream(self._stream):
-            steps = [] if self._flights or self._share() else self._launch_alone()
+            steps = [] if self._flights or self._joined() else self._launch_alone()
             if self._flights:
                 latest = self._flights[-1]
                 if not latest.shared and not latest.launched[0].proposal.tokens and len(self) == 1:
@@ -161,7 +161,7 @@ class Loop:
                 steps = self._read()
             if self._reading:
                 steps += self._read_prompt()
-            if not self._flights and self._share():
+            if not self._flights and self._joined():
                 self._launch_shared()
         return steps
 
@@ -182,8 +182,8 @@ class Loop:
             self._flights = deque(each for each in self._flights if not all(one.text.closed for one in each.launched))
             return kept
 
-    def _share(self) -> bool:
-        """Whether the next pass serves several texts, whose caches are shared from here on."""
+    def _joined(self) -> bool:
+        """Join the caches of texts that can share passes, or part them; return whether the next pass is shared."""
         if not self._shared and len(self._own) < 2:
             return False
         writing = [text for text in self._shared + self._own if not text.ended]

@@ -43,6 +43,8 @@ class Proposal(NamedTuple):
 
     def cut(self, limit: int) -> "Proposal":
         """The proposal of the first ``limit`` tokens."""
+        if self.distribution is None and len(self.tokens) <= limit:
+            return self
         drawn = None if self.distribution is None else self.distribution[:limit]
         return Proposal(tuple(self.tokens)[:limit], self.source, tuple(self.probabilities)[:limit], drawn)
 

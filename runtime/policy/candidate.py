@@ -24,7 +24,8 @@ class Candidate(NamedTuple):
     @property
     def believed(self) -> Proposal:
         """The proposal with these probabilities, in place of those that its drafter states."""
-        return self.proposal._replace(probabilities=tuple(self.probabilities))
+        proposal = self.proposal
+        return Proposal(proposal.tokens, proposal.source, tuple(self.probabilities), proposal.distribution)
 
     def expected(self, longest: int) -> list[float]:
         """Accepted tokens on average, by draft length, shape [longest + 1].
@@ -37,6 +38,8 @@ class Candidate(NamedTuple):
 
     def cut(self, length: int) -> "Candidate":
         """The candidate of the first ``length`` tokens."""
+        if length >= len(self.proposal.tokens):
+            return self
         return Candidate(self.proposal.cut(length), self.probabilities[:length])
 
     def accepted(self, committed: Sequence[int]) -> float:
