@@ -3,6 +3,7 @@
     LD_PRELOAD=… python benchmarks/draft_models.py record --draft gemma3-270m-pruned --source pl.answers
     python benchmarks/draft_models.py replay            all that was recorded; no model runs
     python benchmarks/draft_models.py tables            Markdown of docs/draft-models.md
+    python benchmarks/draft_models.py beliefs           what the policy expects of asking a draft model
 
 A draft model is asked at every place of texts that people or other models wrote, as if a target with each of the
 tokenizers wrote them: 300 characters of 12 texts, after the question or after 400 characters of the document. What it
@@ -47,6 +48,8 @@ from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.together import DraftPasses
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.loading import LEAST_OF_LOOKUPS, LEAST_OF_MODELS, load_model
+from spectool.runtime.policy.candidate import Candidate, level_of
+from spectool.runtime.policy.models import DOUBTED
 from spectool.runtime.policy.policy import Policy
 from spectool.runtime.policy.record import DraftCost
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator, FirstTokenRule
@@ -454,21 +457,53 @@ def replay_command(drafts: Sequence[str], sources: Sequence[str], targets: Seque
     """Replay what was recorded, with look-ups, draft model and both, as drafters and policy are now."""
     logging.disable()
     for draft, source, target in product(drafts, sources, targets):
-        known, translator, tokenizer = read_known(draft, source), translator_of(draft, target), real_tokenizer(target)
-        texts = [(number, text) for number, text in enumerate(texts_of(source)) if number in known]
-        sides = {number: Side(tokenizer, translator, *text) for number, text in texts}
-        for number, side in sides.items():
-            next(asking([side], known[number]), None)  # ends where the model was not asked
-        if not any(side.chains for side in sides.values()):
+        written, model = recorded(draft, source, target)
+        if not any(text.output for text in written):
             click.echo(f"{draft}, {source}, {target}: not recorded")
             continue
         found = {"draft": draft, "source": source, "target": target}
-        written = [Text(side.prompt, side.output[: len(side.chains)]) for side in sides.values()]
-        model = RecordedModel(KeptModel(sides.values(), translator))
-        found |= figures(written, model, look_ups_of(target, source[:2]))
+        found |= figures(written, RecordedModel(model), look_ups_of(target, source[:2]))
         click.echo(json.dumps({key: value for key, value in found.items() if key != "curves"}))
         with RESULTS.open("a", encoding="utf-8") as file:
             file.write(json.dumps(found) + "\n")
+
+
+def recorded(draft: str, source: str, target: str) -> tuple[list[Text], KeptModel]:
+    """The texts of a source as far as a draft model was asked about them, and what it said."""
+    known, translator, tokenizer = read_known(draft, source), translator_of(draft, target), real_tokenizer(target)
+    texts = [(number, text) for number, text in enumerate(texts_of(source)) if number in known]
+    sides = {number: Side(tokenizer, translator, *text) for number, text in texts}
+    for number, side in sides.items():
+        next(asking([side], known[number]), None)  # ends where the model was not asked
+    written = [Text(side.prompt, side.output[: len(side.chains)]) for side in sides.values()]
+    return written, KeptModel(sides.values(), translator)
+
+
+@main.command("beliefs")
+@click.option("--draft", type=click.Choice(list(NAMES)), default=BEST)
+@click.option("--source", "sources", multiple=True, type=click.Choice(SOURCES), default=SOURCES[:2])
+def beliefs_command(draft: str, sources: Sequence[str]) -> None:
+    """Print how probable the best first token is once the model was asked, and how often it is right, by level.
+
+    Levels are of how sure look-ups are, and each has four quarters of places (`spectool.runtime.policy.models`).
+    """
+    found = defaultdict[int, list[tuple[float, bool]]](list)
+    for source, target in product(sources, TARGETS):
+        (written, model), look_ups = recorded(draft, source, target), look_ups_of(target, source[:2])
+        for text in written:
+            look_ups.start(text.prompt)
+            for at, token in enumerate(text.output):
+                model.start([*text.prompt, *text.output[:at]])
+                one, other = (Candidate(each, each.stated) for each in (look_ups.propose(1), model.propose(1)))
+                same = list(one.proposal.tokens) == list(other.proposal.tokens)
+                both = 1.0 - (1.0 - one.first) * (1.0 - other.first)
+                best = both if same else max(other.first, DOUBTED * one.first)
+                said = other if same or other.first == best else one
+                found[level_of([one])].append((best, list(said.proposal.tokens) == [token]))
+                look_ups.commit([token])
+    for level, places in sorted(found.items()):
+        quarters = np.array_split(np.array(sorted(places)), 4)
+        click.echo(f"{level}: " + ", ".join("{:.2f} ({:.2f})".format(*quarter.mean(axis=0)) for quarter in quarters))
 
 
 @main.command("tables")

@@ -48,7 +48,7 @@ class Engine:
         self._stopping = False
         self._writing: dict[Text, Answer] = {}
         self._wired = ExitStack()  # while anything is written
-        self._thread = threading.Thread(text=self._run, name="engine", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
     @property

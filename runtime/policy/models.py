@@ -1,8 +1,12 @@
 """Which draft models are asked, for how many tokens, and what is made of their guesses.
 
-A model says how sure it is only after its passes are spent. So it is asked where asking it has usually been worth more
-than what the best look-up promises now, at places where look-ups were about as sure as here. It is asked for as many
-tokens as would be worth most if it were sure of all of them, because it ends by itself where it is not.
+A model says how sure it is only after its passes are spent. So it is asked where that is expected to be worth more than
+what the best look-up promises now. What is expected depends on how sure look-ups are, since a model is surer where they
+are: how sure it was in each quarter of such places was learnt offline, and what asking gains beyond that is learnt as
+the target writes. Now and then a model is asked all the same, so that one which had bad luck is not given up for long.
+
+It is asked for as many tokens as would be worth most if it were sure of all of them, because it ends by itself where it
+is not.
 
 A guess is cut or continued by look-ups. Where a look-up has found the same token, it is the more probable; where it has
 found another one, that is doubted.
@@ -15,9 +19,22 @@ from spectool.runtime.drafters.drafter import NOTHING, Proposal, accepted_length
 from spectool.runtime.drafters.drafter_slot import DrafterSlot, TextDrafters
 from spectool.runtime.policy.candidate import NO_CANDIDATE, Candidate, best, level_of, level_rows, surest
 from spectool.runtime.policy.curve import FREE, PassCurve
-from spectool.runtime.policy.record import PRIOR_ACCEPTANCE, Record
+from spectool.runtime.policy.record import Record
 
-_DOUBTED = 0.5  # of the probability of a look-up's first token is left where a model says otherwise
+_BELIEVED = (
+    (0.06, 0.15, 0.31, 0.70),
+    (0.15, 0.31, 0.58, 0.89),
+    (0.25, 0.51, 0.81, 0.97),
+    (0.37, 0.78, 0.95, 1.00),
+    (0.60, 0.97, 1.00, 1.00),
+)
+"""How probable the best first token is once a model was asked: for each level of look-ups, in each quarter of places.
+
+Gemma 3 270M on Polish, answers and people's text (``python benchmarks/draft_models.py beliefs``)."""
+_FURTHER = 0.60, 0.67, 0.72, 0.77, 0.77, 0.77, 0.77
+"""The same of each token after it, if those before are right."""
+_HONEST = 0.75  # share of what a model says that comes true, below which it is believed less than those
+DOUBTED = 0.5  # of the probability of a look-up's first token is left where a model says otherwise
 _CATCHING_UP = 8  # missed tokens that a model reads in the pass of its first draft; more take passes of their own
 
 Draft: TypeAlias = Callable[[Sequence[tuple[DrafterSlot, int]]], Sequence[Proposal]]
@@ -46,16 +63,25 @@ class Prospect(NamedTuple):
     usual_cycles: float  # of a text
 
     def if_right(self, probability: float, most: int, asked: Container[int]) -> list[Sequence[Candidate]]:
-        """What texts can propose if each of ``most`` tokens of a model that is asked is right with this probability.
+        """What texts can propose if each of ``most`` tokens of a model that is asked is right with this probability."""
+        right = [Candidate(NOTHING, [probability] * most)]
+        return [right if at in asked else own for at, (_, _, own) in enumerate(self.texts)]
 
-        Its first token is no less probable than that of the surest look-up: where that is likely, both are.
+    def expected(self, share: float, most: int, asked: Container[int], costs: Sequence[float]) -> float:
+        """What the pass is worth on average, in tokens of one text, once models are asked for ``most`` tokens.
+
+        They are right in a ``share`` of what they say.
         """
-        return [
-            [Candidate(NOTHING, [max(probability, surest(own).first), *[probability] * (most - 1)])]
-            if at in asked
-            else own
-            for at, (_, _, own) in enumerate(self.texts)
-        ]
+        worths, believed = [], min(1.0, share / _HONEST)
+        for by_level in zip(*_BELIEVED, strict=True):
+            offered = [
+                [Candidate(NOTHING, [believed * each for each in (by_level[level_of(own)], *_FURTHER[: most - 1])])]
+                if at in asked
+                else own
+                for at, (_, _, own) in enumerate(self.texts)
+            ]
+            worths.append(best(offered, costs, self.rate)[2])
+        return sum(worths) / len(worths)
 
 
 class Asked(NamedTuple):
@@ -96,15 +122,17 @@ class Models:
         token = record.cost_of_token * self._share(record, len(asked), prospect.together)
         drafting = [cost + length * token for length, cost in enumerate(costs[: most + 1])]
         sure = record.acceptance.share
-        _, _, expected = best(prospect.if_right(min(PRIOR_ACCEPTANCE, sure), most, asked), drafting, rate)
-        promised = expected + record.gain([level_of(texts[at].look_ups) for at in asked])
-        if promised <= worth:
+        expected = prospect.expected(sure, most, asked, drafting)
+        promised = expected + record.gain
+        count, _, _ = best(prospect.if_right(min(1.0, sure), most, asked), drafting, rate)
+        count = max(1, count)
+        gain = record.usual_gain(promised - worth)
+        if promised <= worth and not record.may_try(drafting[count] - costs[0]):
             return None
-        reading = self._leave_out(prospect, asked, record, promised - worth)
+        reading = self._leave_out(prospect, asked, record, gain)
         if not asked:
             return None
-        count, _, _ = best(prospect.if_right(min(1.0, sure), most, asked), drafting, rate)
-        return Asked(asked, max(1, count), reading, expected)
+        return Asked(asked, count, reading, expected)
 
     def _leave_out(self, prospect: Prospect, asked: dict[int, DrafterSlot], record: Record, gain: float) -> float:
         """Leave out those of the models that have more to read than pays; return the plain passes that others read."""
@@ -115,7 +143,7 @@ class Models:
             left = max(prospect.usual_cycles - cycles, cycles)
             if len(model.missed) <= _CATCHING_UP:
                 continue
-            if gain * left * record.gaining >= prospect.rate * passes * prospect.together:
+            if gain * left >= prospect.rate * passes * prospect.together:
                 reading += passes
             else:
                 del asked[at]
@@ -167,7 +195,7 @@ class Models:
             if found.proposal.tokens[0] == proposal.tokens[0]:
                 guess = guess._replace(probabilities=_confirmed(guess, found))
             else:
-                found = found._replace(probabilities=[_DOUBTED * found.probabilities[0], *found.probabilities[1:]])
+                found = found._replace(probabilities=[DOUBTED * found.probabilities[0], *found.probabilities[1:]])
         options = [guess] if drawn is not None else [guess, found]
         for each in text.drafters.look_ups if 0 < count < limit else ():
             more = each.extend(proposal.tokens, limit - count)

@@ -9,9 +9,9 @@ tokens that it promises, less those that its time would usually give:
 
 The ratio of tokens to seconds would be the wrong measure, because it favours slow proposals (docs/design.md).
 
-Look-ups cost nothing and are always asked. A draft model is asked where that has usually been worth more than what the
-best look-up promises now, and for as many tokens as are worth most if it is sure of them; look-ups may continue its
-guess. What look-ups lose against plain decoding is bounded by an account.
+Look-ups cost nothing and are always asked. A draft model is asked where that is expected to be worth more than what the
+best look-up promises now (`models`); look-ups may continue its guess. What look-ups lose against plain decoding is
+bounded by an account.
 
 Acceptance is learnt, and nothing about time but how far passes with drafts are off the curve (`Drift`), which counts
 only where it is far. So the same text is drafted in the same way every time.
@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from spectool.runtime.drafters.drafter import NOTHING, Proposal
 from spectool.runtime.drafters.drafter_slot import DrafterSlot, TextDrafters
-from spectool.runtime.policy.candidate import Candidate, best, cost_of, level_of, level_rows
+from spectool.runtime.policy.candidate import Candidate, best, cost_of, level_rows
 from spectool.runtime.policy.curve import ASSUMED, FAR_OFF, FREE, Drift, PassCurve
 from spectool.runtime.policy.models import Asked, Draft, Models, Offer, Prospect, draft_in_turn
 from spectool.runtime.policy.record import DECAY, LossAccount, Record, Trials
@@ -45,7 +45,6 @@ class Choice(NamedTuple):
     cost: float = 1.0  # plain passes of these texts that the cycle takes, with the passes of a draft model
     look_ups: Sequence[Candidate] = ()  # the best proposal of the look-ups of each
     look_up_cost: float = 1.0  # plain passes with these, or what they are hoped to take where the curve is tried
-    levels: Sequence[int] = ()  # how sure the look-ups of each are (`level_of`); empty where there is no draft model
     asked: Asked = Asked({})  # the draft models that were asked
     worth: float = 0.0  # what the proposals promise with what asking has cost, in tokens of one text
     rests: bool = False  # nobody was asked, since there is to be no draft
@@ -154,12 +153,11 @@ class Policy:
         cost = cost_of(proposals, costs)
         if _model_of(drafters) is None:
             return Choice(drafters, proposals, cost, found, cost)
-        levels = [level_of(each) for each in offered]
         prospect = Prospect(list(map(Offer, drafters, limits, offered)), costs, rate, together, self._usual_cycles)
         if (asked := self._models.to_ask(prospect, worth)) is None:
-            return Choice(drafters, proposals, cost, found, cost, levels)
+            return Choice(drafters, proposals, cost, found, cost)
         proposals, drafting, worth = self._models.ask(prospect, asked, draft)
-        return Choice(drafters, proposals, drafting + cost_of(proposals, costs), found, cost, levels, asked, worth)
+        return Choice(drafters, proposals, drafting + cost_of(proposals, costs), found, cost, asked, worth)
 
     def costs(self, longest: int, context: int, *, texts: int = 1, refed: int = 0) -> list[float]:
         """Plain passes that a pass takes, by draft length, shape [longest + 1]."""
@@ -189,7 +187,7 @@ class Policy:
         model = _model_of(choice.texts)
         record = None if model is None else self.record(model.name)
         if record is not None and not asked:
-            record.recover(choice.levels)
+            record.recover()
         if choice.rests:
             self.account.recover()
             return
@@ -203,7 +201,7 @@ class Policy:
             # What came true is mostly luck, so what was promised counts as well, if the model keeps its word.
             trust = _TRUST * min(1.0, record.acceptance.share)
             worth = came_true + trust * (choice.worth - came_true)
-            record.learn([choice.levels[at] for at, _ in cycles if at in asked], worth - choice.asked.expected)
+            record.learn(worth - choice.asked.expected)
         self.account.charge(without - choice.look_up_cost, without)
         self._tokens = DECAY * self._tokens + written
         self._passes = DECAY * self._passes + (choice.cost if asked else choice.look_up_cost) + choice.asked.reading

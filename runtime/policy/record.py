@@ -4,19 +4,19 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from spectool.runtime.drafters.drafter import Proposal, accepted_length
-from spectool.runtime.policy.candidate import LEVELS
 from spectool.runtime.policy.curve import FAR_OFF, PassCurve
 
 MAX_LOSS = 0.01  # of the time that drafting may lose in the long run
 ALLOWANCE = 1.5  # plain passes that drafting may lose before that: two wrong proposals of a dear drafter
 SURPLUS = 32.0  # plain passes won that may be lost again, so that a text which turns unpredictable is noticed
 DECAY = 0.98  # weight of what was learnt, from one time to the next: the last 50 count, because texts change
-PRIOR_ACCEPTANCE = 0.6  # share of a model's tokens taken to be right before any was judged; a better one loses little
+_PRIOR = 4.0, 0.75  # tokens of a model that count as judged at first, and the share of what it says that came true
 _TRIAL = 1.0  # plain passes of asking a model after which what was learnt counts as much as what was expected
-_TRIALS = 20  # asks at most after which it does
-_GAINING = 0.25, 0.75  # of the rest of a text, in which asking a model pays: before it is known, and once it is
+_TRIALS = 10  # asks at most after which it does
+_GAINING = 0.25  # of the rest of a text, in which asking a model is taken to pay as it does now
+_KNOWN = 16.0  # cycles after which what it usually gained counts as much as that
 _FORGIVING = 0.999  # weight of what was learnt of a model, for a cycle in which it is not asked: it is tried again
-_SHRINKAGE = 4.0  # asks at a level for which those at all levels count
+_TRYING = 0.005  # of the time that asking a model may take where nothing is expected of it
 _SMOOTHING = 0.1  # weight of a proposal in the tokens that a pass of a draft model makes
 
 
@@ -70,46 +70,35 @@ class Record:
         self.acceptance = Acceptance(prior=4.0, share=0.9)
         self.cost = DraftCost(0.0, 0.0)
         self._tokens_per_pass = 1.0
-        self._asks, self._gained = [0.0] * LEVELS, [0.0] * LEVELS  # of a model, by level; tokens
+        self._asks = self._gained = 0.0  # of a model: how often, and tokens
+        self._cycles = self._gains = 0.0  # in which it could have been asked, and tokens that this promised to gain
+        self._spare = 0.0  # plain passes that trying it may take
 
     def begin_model(self, cost: DraftCost) -> None:
         """Say that the drafter is a model, and what it costs."""
-        self.cost, self.acceptance = cost, Acceptance(prior=6.0, share=PRIOR_ACCEPTANCE)
+        self.cost = cost
+        self.acceptance = Acceptance(*_PRIOR)
 
     @property
     def cost_of_token(self) -> float:
         """Plain passes for each target token that a model drafts; one with another tokenizer makes more or fewer."""
         return self.cost.token / self._tokens_per_pass
 
-    def gain(self, levels: Sequence[int]) -> float:
-        """Tokens that asking a model at places of these levels is worth more than was expected; 0 if nothing is known.
-
-        Little is known of a level on which it was not asked, so what is known of all counts there.
-        """
-        asks = sum(self._asks)
-        if not asks or not levels:
-            return 0.0
-        average = sum(self._gained) / asks
-        gains = ((self._gained[at] + _SHRINKAGE * average) / (self._asks[at] + _SHRINKAGE) for at in levels)
-        return self._known * sum(gains) / len(levels)
-
     @property
-    def gaining(self) -> float:
-        """The share of a text's cycles in which asking a model pays."""
-        first, later = _GAINING
-        return first + (later - first) * self._known
+    def gain(self) -> float:
+        """Tokens that asking a model is worth more than was expected; 0 if nothing is known."""
+        return self._known * self._gained / self._asks if self._asks else 0.0
 
     @property
     def _known(self) -> float:
         """How much what was learnt counts, 0 to 1: a cheap model is tried more often before it is known."""
-        spent = sum(self._asks) * max(self.cost_of_token, _TRIAL / _TRIALS) if self.cost.token else 0.0
+        spent = self._asks * max(self.cost_of_token, _TRIAL / _TRIALS) if self.cost.token else 0.0
         return spent / (spent + _TRIAL)
 
-    def learn(self, levels: Sequence[int], gained: float) -> None:
-        """Learn that asking a model at places of these levels was worth more by these tokens than was expected."""
-        for at in levels:
-            self._gained[at] = DECAY * self._gained[at] + gained / len(levels)
-            self._asks[at] = DECAY * self._asks[at] + 1.0 / len(levels)
+    def learn(self, gained: float) -> None:
+        """Learn that asking a model was worth more by these tokens than was expected."""
+        self._gained = DECAY * self._gained + gained
+        self._asks = DECAY * self._asks + 1.0
 
     def learn_acceptance(self, proposal: Proposal, committed: Sequence[int]) -> None:
         """Count how many tokens of a proposal were right, and the first wrong one."""
@@ -123,12 +112,26 @@ class Record:
         if passes:
             self._tokens_per_pass += _SMOOTHING * (max(tokens, 0.5) / passes - self._tokens_per_pass)
 
-    def recover(self, levels: Sequence[int]) -> None:
-        """Let a cycle pass in which a model was not asked at places of these levels."""
-        for at in levels:
-            self._gained[at] *= _FORGIVING
-            self._asks[at] *= _FORGIVING
+    def recover(self) -> None:
+        """Let a cycle pass in which a model was not asked."""
+        self._gained *= _FORGIVING
+        self._asks *= _FORGIVING
         self.acceptance.fade(_FORGIVING)
+        self._spare = min(1.0, self._spare + _TRYING)
+
+    def usual_gain(self, gain: float) -> float:
+        """Tokens of a cycle that asking a model is usually worth more than not to, given what it would ``gain`` now."""
+        gain = max(0.0, gain)
+        self._cycles, self._gains = DECAY * self._cycles + 1.0, DECAY * self._gains + gain
+        known = self._cycles / (self._cycles + _KNOWN)
+        return known * self._gains / self._cycles + (1.0 - known) * _GAINING * gain
+
+    def may_try(self, passes: float) -> bool:
+        """Whether a model that is not expected to pay may be asked all the same, which takes this many plain passes."""
+        if self._spare < passes:
+            return False
+        self._spare -= passes
+        return True
 
 
 class LossAccount:
