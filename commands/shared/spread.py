@@ -45,11 +45,7 @@ def follow_rank_0(model: str, pipeline: bool, adapter_path: Any = None) -> None:
     if world().rank() == 0:
         return
 
-    from spectool.runtime.groups.others import follower_of
+    from spectool.runtime.groups import others
     from spectool.runtime.loading import load_model
 
-    loaded, _ = load_model(model, adapter_path, pipeline=pipeline)
-    follower = follower_of(loaded, until_stopped=True)
-    assert follower is not None
-    follower.follow()
-    sys.exit(0)
+    others.follow_rank_0(load_model(model, adapter_path, pipeline=pipeline)[0])

@@ -14,7 +14,7 @@ from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.streaming import encode_prompt, require_grammar, text_ends
 from spectool.runtime.decoding.text import Text
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet
-from spectool.runtime.groups.link import processes_of
+from spectool.runtime.groups.rank_0 import let_others_sleep
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, wired_limit
 from spectool.runtime.policy.costs import policy_for
 from spectool.runtime.policy.policy import Policy
@@ -88,11 +88,6 @@ def batch_generate(
     if not isinstance(tokenizer, TokenizerWrapper):
         tokenizer = TokenizerWrapper(tokenizer)
     require_grammar(kwargs.get("grammar"), tokenizer)
-    if (processes := processes_of(model)) > 1:
-        raise RuntimeUnsupported(
-            f"batch_generate: the model is spread over {processes} processes. Use `spectool serve`, which batches "
-            "there, or generate one text after the other"
-        )
     count = len(prompts)
     limits = [max_tokens] * count if isinstance(max_tokens, int) else max_tokens
     given = {"max_tokens": limits, "seeds": seeds, "prompt_caches": prompt_caches}
@@ -147,4 +142,5 @@ def batch_generate(
     finally:
         for text in places:
             loop.remove(text)
+        let_others_sleep(model)
     return made

@@ -10,8 +10,7 @@ from spectool.runtime.caches.leaves import lengths, require_cache_of, require_qu
 from spectool.runtime.decoding.loop import Loop
 from spectool.runtime.decoding.settings import GenerationSettings
 from spectool.runtime.decoding.text import Text
-from spectool.runtime.groups.others import follower_of
-from spectool.runtime.groups.rank_0 import as_group_cache, group_call, make_prompt_cache
+from spectool.runtime.groups.rank_0 import let_others_sleep, make_prompt_cache
 from spectool.runtime.mlx_lm_compat import generation_stream
 from spectool.runtime.mlx_lm_compat.pass_size import warn_where_drafts_end
 from spectool.runtime.policy.costs import policy_for
@@ -52,34 +51,31 @@ def generate_step(
             model's caches allow no quantisation, or (`TokenOutOfRange`) the model does not have a token of the prompt,
             the cached tokens or a logit bias.
     """
-    if (follower := follower_of(model)) is not None:
-        return follower.tokens(settings.get("prompt_cache"))
-    with group_call(model, opens=True):
-        text = open_text(prompt, model, GenerationSettings(**settings))
+    text = open_text(prompt, model, GenerationSettings(**settings))
     total, loop = len(text.prompt), Loop(model, 1, text.policy, stream=stream)
     progress = prompt_progress_callback or (lambda fed, total: None)
 
     def steps() -> Generator[tuple[int, mx.array, bool], None, None]:
-        with group_call(model):
-            try:
-                yield 0, mx.array(0), False  # taken below, so that closing it ends the text from here on
-                loop.add(text)
-                with mx.stream(stream):
-                    progress(0, total)
-                while not text.ended or not text.prompt_read:
-                    unread, read = text.unread, text.prompt_read
-                    for _, gained in loop.step():
-                        if isinstance(gained, Exception):
-                            raise gained
-                        if text.yielded == 0:
-                            progress(total, total)
-                        yield from text.tokens_of(gained)
-                    if not read and text.unread < unread:
-                        progress(total - 1 - text.unread, total)
-            finally:
-                loop.remove(text)
-                if (given := settings.get("prompt_cache")) is not None:
-                    given[:] = text.cache  # entries may have been quantised
+        try:
+            yield 0, mx.array(0), False  # taken below, so that closing it ends the text from here on
+            loop.add(text)
+            with mx.stream(stream):
+                progress(0, total)
+            while not text.ended or not text.prompt_read:
+                unread, read = text.unread, text.prompt_read
+                for _, gained in loop.step():
+                    if isinstance(gained, Exception):
+                        raise gained
+                    if text.yielded == 0:
+                        progress(total, total)
+                    yield from text.tokens_of(gained)
+                if not read and text.unread < unread:
+                    progress(total - 1 - text.unread, total)
+        finally:
+            loop.remove(text)
+            if (given := settings.get("prompt_cache")) is not None:
+                given[:] = text.cache  # entries may have been quantised
+            let_others_sleep(model)
 
     begun = steps()
     next(begun)
@@ -100,7 +96,6 @@ def open_text(prompt: mx.array | Sequence[int], model: Any, settings: Generation
         cache = make_prompt_cache(model, settings.max_kv_size)
     else:
         require_cache_of(model, cache)
-        cache = as_group_cache(model, cache)
     if settings.kv_bits is not None:
         require_quantizable(cache, model, settings.kv_bits, settings.kv_group_size)
     if drafter is not None and length != 0:

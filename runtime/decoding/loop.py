@@ -36,7 +36,7 @@ from spectool.runtime.decoding.proposing import Decision, plain, propose
 from spectool.runtime.decoding.text import Commit, Pass, Text
 from spectool.runtime.drafters.drafter import NOTHING, Proposal
 from spectool.runtime.drafters.together import DraftPasses
-from spectool.runtime.groups.rank_0 import forward, tell_committed
+from spectool.runtime.groups.rank_0 import forward
 from spectool.runtime.mlx_lm_compat import generation_stream
 from spectool.runtime.policy.costs import known_costs
 from spectool.runtime.policy.policy import Policy
@@ -279,7 +279,7 @@ class Loop:
                 text.gained = commit.cycle.committed
                 steps.append(Step(text, commit))
                 if not shared:
-                    self._keep_own(text, commit.cycle.accepted)
+                    self._keep_own(text)
         for decision in decisions:
             decision.learn()
         # MLX limits what is under way, so handing over a pass can last until the one before it is done. Then the first
@@ -298,11 +298,9 @@ class Loop:
             mx.clear_cache()
         return steps
 
-    def _keep_own(self, text: Text, accepted: int) -> None:
+    def _keep_own(self, text: Text) -> None:
         """Take what was rejected out of the cache of a text that is alone."""
-        again, fed = len(text.refeed), len(text.inputs)
-        kept = again + len(text.gained)
-        tell_committed(text.cache, text.gained, accepted, fed - again)
+        fed, kept = len(text.inputs), len(text.refeed) + len(text.gained)
         text.refeed = text.inputs[kept - text.own.keep(fed - kept) : kept]
         if not self._flights:
             text.own.quantize()

@@ -10,7 +10,8 @@ from spectool.runtime.groups.meeting import Meeting, joined, world
 from spectool.runtime.per_model import once_per_model
 
 
-def group_now(model: Any) -> Any:
+@once_per_model
+def group_of(model: Any) -> Any:
     """The group that a model is spread over, inside its layers or layer by layer; None if it is not."""
     if world().size() == 1:
         return None
@@ -23,18 +24,6 @@ def group_now(model: Any) -> Any:
     return None
 
 
-@once_per_model
-def group_of(model: Any) -> Any:
-    """The same, as it was when the model was first used."""
-    return group_now(model)
-
-
-def repeats(model: Any) -> bool:
-    """Whether this process only repeats what rank 0 does to the model."""
-    group = group_of(model)
-    return group is not None and group.rank() > 0
-
-
 def processes_of(model: Any) -> int:
     """Number of processes that a model is spread over; 1 if it is not."""
     group = group_of(model)
@@ -44,7 +33,7 @@ def processes_of(model: Any) -> int:
 class Link(Meeting):
     """What all ranks of a group share about a model."""
 
-    def __init__(self, model: Any, group: Any, until_stopped: bool) -> None:
+    def __init__(self, model: Any, group: Any) -> None:
         """Meet the other ranks.
 
         Raises:
@@ -52,12 +41,10 @@ class Link(Meeting):
         """
         super().__init__(group, joined())
         self._model, self._digest = model, 0
-        met = self.gathered(until_stopped, repr(getattr(model, "args", None)))
-        for rank, (_, arguments) in enumerate(met):
-            if arguments != met[0][1]:
-                raise RuntimeUnsupported(f"rank {rank} has a model with {arguments}, and rank 0 one with {met[0][1]}")
-        self.until_stopped = any(stopped for stopped, _ in met)
-        self._watch.at_once = self.until_stopped
+        met = self.gathered(repr(getattr(model, "args", None)))
+        for rank, (arguments,) in enumerate(met):
+            if arguments != met[0][0]:
+                raise RuntimeUnsupported(f"rank {rank} has a model with {arguments}, and rank 0 one with {met[0][0]}")
 
     def _pass(self, tokens: list[list[int]], cache: Any, logits: bool) -> mx.array:
         """A pass that all ranks compute at the same time."""

@@ -11,10 +11,9 @@ import mlx.core as mx
 import numpy as np
 
 from spectool import RuntimeUnsupported, SpectoolError
-from spectool.runtime import mlx_lm_compat
 from spectool.runtime.groups.watch import Watch, addresses_of_ranks
 
-_NUMBERS = 64  # of a message, the first of which says how many bytes follow
+_NUMBERS = 256  # of a message, the first of which says how many bytes follow
 _FIRST_BYTES = 4 * (_NUMBERS - 1)
 _MOST_BYTES = 1 << 30
 
@@ -67,15 +66,10 @@ def joined() -> Watch:
 
 
 class Meeting:
-    """Messages between the ranks of a group.
-
-    Attributes:
-        settled: Whether nothing of MLX can be under way, because no caller had a turn since the last message.
-    """
+    """Messages between the ranks of a group. Nothing of MLX is under way when one is sent."""
 
     def __init__(self, group: Any, watch: Watch) -> None:
         self._group, self._watch = group, watch
-        self.settled = False
 
     def gathered(self, *own: Any) -> list[list[Any]]:
         """What each rank gives, by rank; as JSON has it."""
@@ -94,18 +88,12 @@ class Meeting:
         except ValueError:
             pass
         raise SpectoolError(
-            f"expected a message of the group, got {message[:16]!r}. All ranks have to make the same calls, "
-            "of spectool, mlx-lm and mx.distributed, in the same order"
+            f"expected a message of the group, got {message[:16]!r}. The ranks but the first have to make no calls of "
+            "their own, of mlx-lm or mx.distributed"
         )
 
     def _broadcast(self, payload: bytes, rank: int = 0) -> bytes:
         """Send ``payload`` from a rank to the others, or receive it there."""
-        if not self.settled:
-            # A pass that mlx-lm's loop has left under way sends, too. (`mx.synchronize` would keep the GIL meanwhile.)
-            streams = (mlx_lm_compat.generation_stream, mx.default_stream(mx.default_device()), mx.cpu)
-            with self._watch.waiting(meets=True):
-                mx.eval([mx.add(mx.array(0), mx.array(0), stream=each) for each in streams])
-            self.settled = True
         sends = rank == self._group.rank()
         first = len(payload).to_bytes(4, "little") + payload[:_FIRST_BYTES]
         head = self._summed(first if sends else b"", _NUMBERS)

@@ -6,8 +6,7 @@ import json
 import logging
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import mlx.core as mx
@@ -63,38 +62,10 @@ def run_on_all_ranks(
     return leader.meet("work", told, lambda: work(model, cache, *arguments, **named))
 
 
-def as_group_cache(model: Any, cache: list[Any]) -> list[Any]:
-    """A cache with which every rank was called: known to the others from here on."""
-    leader = leader_of(model)
-    if leader is None or isinstance(cache, SpreadCache):
-        return cache
-    known = SpreadCache(cache)
-    leader.record("given", [leader.added(known)])
-    return known
-
-
-@contextmanager
-def group_call(model: Any, *, opens: bool = False) -> Iterator[None]:
-    """A call that the other ranks follow: they get to know how it ends, or that it has begun well (``opens``)."""
-    leader = leader_of(model)
-    error: BaseException | None = None
-    if leader is not None:
-        leader.settled = False
-    try:
-        yield
-    except BaseException as raised:
-        error = raised
-        raise
-    finally:
-        if leader is not None:
-            leader.end_call(error, opens=opens)
-            leader.settled = False
-
-
-def tell_committed(cache: Sequence[Any], tokens: Sequence[int], accepted: int, rows: int) -> None:
-    """Tell the other ranks what was committed after the latest pass, from the logits of its last ``rows`` positions."""
-    if isinstance(cache, SpreadCache) and cache.leader is not None:
-        cache.leader.record("told", [list(tokens), accepted, rows])
+def let_others_sleep(model: Any) -> None:
+    """Let the other ranks sleep until there is something to compute again; without them, do nothing."""
+    if (leader := leader_of(model)) is not None:
+        leader.let_sleep()
 
 
 @once_per_model
@@ -111,11 +82,9 @@ class Leader(Link):
         self._recorded: list[list[Any]] = []
         self._dropped: deque[int] = deque()  # filled by any thread
         self._numbers = itertools.count()
-        self._operations: dict[str, int] = {}
         self._passes, self._stopped, self._rests = 0, False, False
-        super().__init__(model, group, until_stopped=False)
-        if self.until_stopped:
-            atexit.register(self.stop)
+        super().__init__(model, group)
+        atexit.register(self.stop)
 
     @property
     def _over(self) -> bool:
@@ -136,12 +105,9 @@ class Leader(Link):
         return str(known.number)
 
     def record(self, name: str, arguments: list[Any], named: dict[str, Any] | None = None, result: Any = None) -> None:
-        """Record an operation; the first time by its name, and then by a number."""
-        if name not in self._operations:
-            self._operations[name] = len(self._operations)
-            self._recorded.append([name])
+        """Record an operation."""
         more = [result, named] if named or result is not None else []
-        self._recorded.append([self._operations[name], arguments, *more])
+        self._recorded.append([name, arguments, *more])
 
     def send(self, name: str, arguments: list[Any]) -> None:
         """Tell the other ranks what was recorded, and one thing more."""
@@ -159,13 +125,18 @@ class Leader(Link):
         """A pass on all ranks.
 
         Raises:
-            RuntimeUnsupported: The model refuses the pass, on all ranks alike.
+            RuntimeUnsupported: The model refuses the pass, on all ranks alike, or they do not have the cache.
         """
+        if cache is not None and not isinstance(cache, Spread):
+            raise RuntimeUnsupported(
+                "prompt_cache: expected one that all processes of the model have, got that of one process. Make it "
+                "with spectool.runtime.groups.rank_0.make_prompt_cache(model)"
+            )
         self._passes += 1
         if checked_every and self._passes % checked_every == 0:
             self.record("check", [self._digest])
         tokens: Any = inputs.tolist()
-        named = self.named(cache) if isinstance(cache, Spread) else None
+        named = None if cache is None else self.named(cache)
         return self.meet("pass", [tokens, named, logits], lambda: self._pass(tokens, cache, logits))
 
     def meet(self, name: str, told: list[Any], work: Callable[[], _R]) -> _R:
@@ -186,28 +157,15 @@ class Leader(Link):
                 self._watch.end(error)  # the others may not be at the same place any more
                 raise
 
-    def end_call(self, error: BaseException | None, *, opens: bool) -> None:
-        """Tell the others how a call has ended, or that it has begun well."""
-        if self._over:
-            return
-        if self.until_stopped:
-            if not opens:
-                self.let_sleep()
-        elif opens and error is None:
-            self.send("opened", [])
-        else:
-            failed = error is not None and not isinstance(error, GeneratorExit)
-            self.send("ended", [str(error) or type(error).__name__ if failed else None])
-
     def let_sleep(self) -> None:
         """Let the others sleep until the next message."""
-        if self.until_stopped and not self._over and not self._rests:
+        if not self._over and not self._rests:
             self.send("rest", [])
             self._rests = True
 
     def stop(self) -> None:
-        """End the other ranks, which follow until they are stopped."""
-        if self.until_stopped and not self._over:
+        """End the other ranks."""
+        if not self._over:
             self._stopped = True
             self._watch.expects_end = True
             self.send("stop", [])

@@ -34,10 +34,9 @@ _WAKE = b"wake"
 
 
 class Watch:
-    """Ends this process if it would wait for one that is gone.
+    """Ends this process if another one is gone.
 
     Attributes:
-        at_once: End this process also while it does not wait for others.
         expects_end: The others end from here on, and that is no error.
         failed: The others end, because something went wrong here.
     """
@@ -46,7 +45,7 @@ class Watch:
         """A watch on a rank; ``addresses`` are those of all ranks."""
         self._rank, self._addresses = rank, addresses
         self._peers: dict[int, socket.socket] = {}
-        self._waits = self._begun = self.at_once = self.expects_end = self.failed = False
+        self._waits = self._begun = self.expects_end = self.failed = False
         self._woken, self._lost, self._reason = threading.Event(), threading.Event(), ""
 
     def named(self, rank: int) -> str:
@@ -75,7 +74,7 @@ class Watch:
         return False
 
     def begin(self) -> None:
-        """Watch, now that all are connected: where one is gone, this process ends when it waits for it."""
+        """Watch, now that all are connected: where one is gone, this process ends, too."""
         self._begun = True
         threading.Thread(target=self._pulse, name="pulse", daemon=True).start()
         for rank, peer in self._peers.items():
@@ -159,7 +158,7 @@ class Watch:
         self._peers[rank] = peer
 
     def _read(self, rank: int, peer: socket.socket) -> None:
-        """Wait until a process ends; then end this one once it waits for it."""
+        """Wait until a process ends; then end this one."""
         reason = self._hear(rank, peer) or f"{self.named(rank)} is gone"
         if self.expects_end:
             return
@@ -167,12 +166,11 @@ class Watch:
             self._tell(reason.encode())
             self._reason = reason
             self._lost.set()
-        waited = 0.0
-        while waited < _GRACE_SECONDS:
+        until = time.monotonic() + _GRACE_SECONDS
+        while time.monotonic() < until:
             time.sleep(0.1)
             if self.expects_end:
                 return
-            waited = waited + 0.1 if self._waits or self.at_once else 0.0
         _say(f"Error: {self._reason}, so rank {self._rank} ends, too. Start all ranks again")
         os._exit(1)
 

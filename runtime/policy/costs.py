@@ -21,7 +21,6 @@ from mlx.utils import tree_flatten
 from spectool import ArtifactError, SpectoolError
 from spectool.artifacts.atomic import require_writable
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet, members_of
-from spectool.runtime.groups.link import repeats
 from spectool.runtime.machine import blas_advice, machine_of, weight_bytes
 from spectool.runtime.per_model import once_per_model
 from spectool.runtime.policy.curve import ASSUMED, PassCurve
@@ -97,7 +96,7 @@ def known_costs(model: Any) -> PassCosts | None:
 def costs_of(model: Any, *, measure: bool = True) -> PassCosts | None:
     """What passes of a model cost on this machine; what is not known for sure is measured now where it may be."""
     found = known_costs(model)
-    if not measure or not hasattr(model, "parameters") or repeats(model):
+    if not measure or not hasattr(model, "parameters"):
         return found
     if found is not None and found.whole and (found.final or model_key(model) in _measured_here):
         return found

@@ -4,16 +4,18 @@ import json
 import random
 import sys
 import time
-from itertools import islice
 from typing import Any
 
 import mlx.core as mx
-from mlx_lm.generate import generate_step, generation_stream
+import pytest
+from mlx_lm.models.cache import make_prompt_cache
 
-from spectool.runtime import Sampling, generate, load_drafter, new_policy
+from spectool import RuntimeUnsupported
+from spectool.runtime import Sampling, batch_generate, generate, load_drafter, new_policy
 from spectool.runtime.grammar import Grammar
 from spectool.runtime.groups import rank_0
 from spectool.runtime.groups.link import Link
+from spectool.runtime.groups.others import follow_rank_0
 from spectool.runtime.loading import load_model
 
 PROMPTS = ["Most w Jaworowcu", "Wczoraj wieczorem", "Stacja kolejowa", "W roku 1999", "Ala ma kota i", "Zupa"]
@@ -22,7 +24,7 @@ TOKENS = 24
 
 
 def main(settings: dict[str, Any]) -> None:
-    """Print each text, and whether it is right, as JSON."""
+    """On rank 0, print each text, and whether it is right, as JSON; the others compare what their caches hold."""
     rank_0.checked_every = 1
     model, tokenizer = load_model(settings["model"], pipeline=settings["pipeline"])
     rng = random.Random(mx.distributed.init().rank())
@@ -34,6 +36,7 @@ def main(settings: dict[str, Any]) -> None:
         return in_time(*arguments)
 
     Link._summed = late  # type: ignore[method-assign]
+    follow_rank_0(model)
     sources = {key: settings[key] for key in ("dictionary", "draft_model", "alignment") if settings[key]}
     look_ups = load_drafter(tokenizer, dictionary=settings["dictionary"])
     drafters = [
@@ -45,26 +48,11 @@ def main(settings: dict[str, Any]) -> None:
         load_drafter(tokenizer, **sources),
     ]
     found: list[Any] = []
-    begun: list[Any] = []
-
-    def begin_with_mlx_lm(prompt: str) -> None:
-        """Leave a pass of mlx-lm's own loop under way, and a sum that not all ranks have begun."""
-        begun.append(generate_step(mx.array(tokenizer.encode(prompt)), model))
-        list(islice(begun[-1], 1 + len(found) % 40))
-        if len(found) % 2 == 0:
-            begun.clear()
-        time.sleep(rng.uniform(0, 0.1))  # a CPU hardly leaves more of a pass under way than the sum at its end
-        mx.async_eval(mx.distributed.all_sum(mx.ones(9), stream=generation_stream))
 
     def write(prompt: str, **options: Any) -> str:
-        if settings["unfinished"]:
-            begin_with_mlx_lm(prompt)
         return generate(model, tokenizer, prompt, max_tokens=TOKENS, **options)
 
-    if settings["unfinished"]:
-        begin_with_mlx_lm(PROMPTS[0])
-    # It measures passes, on rank 0 alone; the next call of the others follows, which must be one of spectool's then.
-    policy = new_policy(model, look_ups, measure=not settings["unfinished"])
+    policy = new_policy(model, look_ups)  # which measures passes
     plain: dict[Any, str] = {}
     for number in range(settings["generations"]):
         kind, prompt = number % 6, PROMPTS[number // 6 % len(PROMPTS)] + "." * (number // 36)
@@ -82,6 +70,10 @@ def main(settings: dict[str, Any]) -> None:
         if kind < 4 and case not in plain:
             plain[case] = write(prompt, num_draft_tokens=0, grammar=options.get("grammar"))
         found.append([text, kind >= 4 or text == plain[case]])
+    both = [write(prompt, num_draft_tokens=0) for prompt in PROMPTS[:2]]
+    assert batch_generate(model, tokenizer, PROMPTS[:2], drafter=look_ups, max_tokens=TOKENS).texts == both
+    with pytest.raises(RuntimeUnsupported, match="prompt_cache: expected one that all processes"):
+        write(PROMPTS[0], prompt_cache=make_prompt_cache(model))
     print(json.dumps(found))
 
 

@@ -183,7 +183,7 @@ sys.stdin.read()
         ),
         ("leader._broadcast(b'\\xff\\x00')", r"expected a message of the group, got b'\xff\x00'"),
         ("leader._broadcast(b'{}')", "expected a message of the group, got b'{}'"),
-        ("leader._summed(b'\\xff' * 256, 64)", r"expected a message of the group, got b'\xff\xff\xff\xff"),
+        ("leader._summed(b'\\xff' * 1024, 256)", r"expected a message of the group, got b'\xff\xff\xff\xff"),
     ],
 )
 def test_only_known_operations_can_be_called(tmp_path: Path, message: str, says: str) -> None:
