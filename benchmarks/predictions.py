@@ -27,7 +27,7 @@ import click
 from real_models import real_model
 
 from spectool.runtime import stream_generate
-from spectool.runtime.decoding import prediction
+from spectool.runtime.drafters import prediction
 from spectool.runtime.drafters.drafter import accepted_length
 from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.loading import load_model

@@ -19,7 +19,7 @@ import numpy as np
 from tokenizers import Tokenizer as Backend
 
 from spectool.build.packs.stage import open_pack
-from spectool.build.pruning.sources import CountedPack, CountedText, Source
+from spectool.build.pruning.sources import Source, counted_pack, counted_text
 from spectool.build.pruning.vocabulary import choose_ids, needed_ids, pruned_spec
 from spectool.corpora import Corpus, Document, open_corpus
 from spectool.measure.first_guesses import right_guesses
@@ -83,9 +83,9 @@ def main(draft: str, target: str, train: list[tuple[str, str]], texts: list[tupl
     whole, rows = open_tokenizer(loaded), model.model.embed_tokens.weight
     found: dict[str, dict[str, Source]] = {"pack": {}, "text": {}}
     for language, path in train:
-        found["pack"][language] = CountedPack(open_pack(language), whole)
+        found["pack"][language] = counted_pack(open_pack(language), whole)
         read = Corpus(path, lambda counts, path=path: beginning(path, _TRAIN))  # type: ignore[misc]
-        found["text"][language] = CountedText(read, whole)
+        found["text"][language] = counted_text(read, whole)
     languages = [language for language, _ in train]
     cells: list[list[str]] = []
     for chosen in [*([each] for each in languages), *([languages] if len(languages) > 1 else [])]:
