@@ -584,7 +584,7 @@ def _on_chip(row: Mapping[str, Any], billions: float) -> tuple[str, str]:
     look_ups, both = _usual(row, f"{CHIP}, 4-bit")
     ends = [each.token for each in cost_range(CHIP, _DRAFT_BYTES, billions * 1e9 * _BYTES)]
     gains = sorted(100 * (np.interp(each, COSTS, both) / look_ups - 1) for each in ends)
-    return " to ".join(f"{each:.2f}" for each in ends), " to ".join(f"{each:+.0f}%" for each in gains)
+    return " to ".join(f"{each:.2f}" for each in ends), " to ".join(f"{round(each):+d}%" for each in gains)
 
 
 def _with_interval(figures: Sequence[float]) -> str:
