@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -60,6 +61,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def compiles(config: pytest.Config) -> bool:
     """Whether MLX compiles: on a CPU each of mlx-lm's filters takes seconds, so only the longer tiers do."""
     return any(tier in config.option.markexpr for tier in ("nightly", "slow", "real"))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import files of the longer tiers in `make test`, and what they import: clients, pandas, SciPy."""
+    if not config.option.markexpr or compiles(config) or collection_path.suffix != ".py":
+        return None
+    longer = re.search(r"^pytestmark = pytest.mark.(nightly|real)$", collection_path.read_text("utf-8"), re.MULTILINE)
+    return bool(longer) or collection_path.is_relative_to(Path(__file__).parent / "lab") or None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -168,17 +168,7 @@ def test_examples_of_the_python_page_run(tmp_path: Path) -> None:
     template = "{% for message in messages %}{{ message.content }}{% endfor %}"
     (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
     dictionary = tmp_path / "pl.dict"
-    command = [
-        "build-dict",
-        "--tokenizer",
-        str(folder),
-        "--corpus",
-        "sample:pl",
-        "--max-bytes",
-        "14KB",
-        "-o",
-        str(dictionary),
-    ]
+    command = f"build-dict --corpus sample:pl --max-bytes 14KB --tokenizer {folder} -o {dictionary}"
     built = CliRunner().invoke(main, command)
     assert built.exit_code == 0, built.output
     text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")

@@ -30,9 +30,8 @@ def command(*arguments: str) -> str:
     )
 
 
-@pytest.mark.parametrize("package", ["spectool", "spectool.runtime", "spectool.cli", "spectool.commands.generate"])
-def test_importing_is_light(package: str) -> None:
-    assert not loaded_by(f"import {package}") & set(HEAVY)
+def test_importing_is_light() -> None:
+    assert not loaded_by("import spectool.runtime, spectool.cli, spectool.commands.generate") & set(HEAVY)
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["generate", "--help"]])
@@ -40,30 +39,18 @@ def test_help_needs_no_numpy(arguments: list[str]) -> None:
     assert not loaded_by(command(*arguments)) & {*HEAVY, "numpy"}
 
 
-@pytest.mark.parametrize("room", ["artifacts", "build", "corpora", "tokenization"])
-def test_offline_rooms_need_no_models(room: str) -> None:
-    every = f"import pkgutil, spectool.{room} as room\nfor found in pkgutil.walk_packages(room.__path__, '{room}.'):"
-    assert not loaded_by(f"{every}\n    __import__('spectool.' + found.name)") & set(HEAVY)
+def test_offline_rooms_need_no_models() -> None:
+    walk = "import pkgutil, spectool.{0} as room\nfor found in pkgutil.walk_packages(room.__path__, '{0}.'):"
+    walk += "\n    __import__('spectool.' + found.name)\n"
+    every = "".join(map(walk.format, ("artifacts", "build", "corpora", "tokenization")))
+    assert not loaded_by(every) & set(HEAVY)
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "lab.ngram_model",
-        "lab.strategies",
-        "measure.bench.page",
-        "measure.replay",
-        "runtime.decoding.statistics",
-        "runtime.drafters.history",
-        "runtime.policy.policy",
-        "runtime.drafters.lookup",
-        "runtime.drafters.translated",
-        "runtime.loading",
-        "runtime.translation.byte_aligned",
-    ],
-)
-def test_drafters_need_no_models(module: str) -> None:
-    assert not loaded_by(f"import spectool.{module}") & {"mlx", "mlx_lm"}
+def test_drafters_need_no_models() -> None:
+    drafting = "decoding.statistics drafters.history policy.policy drafters.lookup drafters.translated loading"
+    modules = [f"runtime.{module}" for module in (*drafting.split(), "translation.byte_aligned")]
+    modules += ["lab.ngram_model", "lab.strategies", "measure.bench.page", "measure.replay"]
+    assert not loaded_by("\n".join(f"import spectool.{module}" for module in modules)) & {"mlx", "mlx_lm"}
 
 
 def test_drafting_needs_no_arrow() -> None:
@@ -73,22 +60,15 @@ def test_drafting_needs_no_arrow() -> None:
 
 
 def test_the_check_can_fail() -> None:
-    assert {"mlx", "mlx_lm"} <= loaded_by("import mlx_lm")
+    assert loaded_by("import mlx.core") >= {"mlx"}
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--help"],
-        ["--version"],
-        *([name, "--help"] for name in ("build-dict", "align", "generate", "predict", "demo")),
-        ["bench", "--help"],
-        *(["lab", name, "--help"] for name in ("train-draft", "tune-draft", "fairness", "sweep", "ngrams")),
-    ],
-)
-def test_help_is_light(arguments: list[str]) -> None:
-    loaded = loaded_by(command(*arguments))
-    assert not loaded & set(HEAVY)
+def test_help_is_light() -> None:
+    ours = ("build-dict", "align", "generate", "predict", "demo", "bench")
+    labs = ("train-draft", "tune-draft", "fairness", "sweep", "ngrams")
+    every = [["--help"], ["--version"], *([name, "--help"] for name in ours)]
+    every += [["lab", name, "--help"] for name in labs]
+    assert not loaded_by("\n".join(command(*arguments) for arguments in every)) & set(HEAVY)
 
 
 @pytest.mark.nightly

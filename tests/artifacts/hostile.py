@@ -216,12 +216,7 @@ def assert_harmless(
 
 
 def fuzz(
-    exercise: Exercise,
-    example: Path,
-    numbers: range,
-    seed: int,
-    scratch: Path,
-    mutators: Sequence[KnowingMutator] = (),
+    exercise: Exercise, example: Path, numbers: range, seed: int, scratch: Path, mutators: Sequence[KnowingMutator] = ()
 ) -> list[str]:
     """A line for each fault of changed copies: the number of the change, what was changed, what happened."""
     size, faults = example.stat().st_size, list[str]()

@@ -23,6 +23,7 @@ from spectool.corpora import Corpus, open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.build.counting_twin import agree, counted, spelled, token_windows
 from spectool.tests.running import TOKENIZER
+from spectool.tests.tiers import nightly
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -45,7 +46,7 @@ def corpus_of(folder: Path, texts: list[str]) -> Corpus:
 
 
 @pytest.mark.parametrize("sample", ["pl", "uk"])
-@pytest.mark.parametrize("min_count", [1, 2, 3])
+@pytest.mark.parametrize("min_count", [2, *nightly(1, 3)])
 def test_windows_of_the_samples(sample: str, min_count: int) -> None:
     corpus = open_corpus(f"sample:{sample}")
     texts = [document.text for document in corpus]

@@ -31,6 +31,7 @@ from spectool.build.pruning.weights import open_weights
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.running import error_of, figures, run
+from spectool.tests.tiers import nightly
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -50,9 +51,7 @@ def pruned(tokenizer: Tokenizer, texts: list[str], ids: int | None = None) -> tu
     return open_tokenizer(Backend.from_str(json.dumps(spec))), new
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.nightly) if name == "t5-small" else name for name in KINDS]
-)
+@pytest.mark.parametrize("name", [KINDS[0], *nightly(*KINDS[1:])])
 def test_a_pruned_tokenizer_gives_back_what_the_whole_one_does(
     real: Callable[[str], Tokenizer], lines: list[str], name: str
 ) -> None:
@@ -261,6 +260,7 @@ def test_the_directory_is_a_model(tmp_path: Path) -> None:
         assert read_record(small) is None
 
 
+@pytest.mark.nightly
 def test_the_whole_and_the_pruned_draft_can_be_aligned(tmp_path: Path) -> None:
     prune_model(
         demo_path("draft"), open_tokenizer(demo_path("draft")), [open_corpus("sample:pl")], tmp_path / "small", print
@@ -299,6 +299,7 @@ def test_an_added_token_may_have_no_row(tmp_path: Path) -> None:
     assert open_tokenizer(tmp_path / "small").backend.token_to_id("<image>") == 700
 
 
+@pytest.mark.nightly
 def test_placeholders_stay_only_where_something_names_them(tmp_path: Path, shared: Path) -> None:
     """Of Bielik's 119, the one in the chat template, the one in the map of special tokens, and the one in the text."""
     folder = make_model(tmp_path / "whole", True, False, tokenizer=shared / "tokenizers" / "bielik-11b-v2.5")

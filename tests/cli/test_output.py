@@ -37,18 +37,8 @@ def test_json_of_each_command(work: Path) -> None:
 
 @pytest.mark.nightly
 def test_results_and_progress_do_not_mix(tmp_path: Path) -> None:
-    build = (
-        "build-dict",
-        "--tokenizer",
-        TOKENIZER,
-        "--corpus",
-        "sample:pl",
-        "--max-bytes",
-        "14KB",
-        "-o",
-        tmp_path / "x.dict",
-    )
-    done = process(*build)
+    build = ("build-dict", "--tokenizer", TOKENIZER, "--corpus", "sample:pl", "--max-bytes", "14KB")
+    done = process(*build, "-o", tmp_path / "x.dict")
     assert done.returncode == 0
     keys = [line.split()[0] for line in done.stdout.splitlines() if not line.startswith(" ")]
     assert keys == ["path", "bytes", "target", "documents"]
@@ -88,6 +78,7 @@ def test_progress_on_a_terminal(work: Path, tmp_path: Path, arguments: str, bar:
     assert bar not in done.stdout
 
 
+@pytest.mark.nightly
 def test_a_reader_that_goes_away(work: Path) -> None:
     """``| head -1``, and one that reads nothing: not a word on stderr."""
     for arguments in ("inspect uk.dict", "inspect uk.dict --json", "build-dict --help"):

@@ -28,6 +28,7 @@ def texts(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.nightly
 def test_the_text_is_read_and_named_with_escapes(texts: Path, tmp_path: Path) -> None:
     for number, corpus in enumerate((texts, next(texts.iterdir()))):
         out = tmp_path / str(number)

@@ -141,10 +141,7 @@ def test_an_answer_follows_a_json_schema(tmp_path: Path) -> None:
     schema.write_text(json.dumps({"type": "array", "items": {"enum": ["ґ", 5]}, "minItems": 2, "maxItems": 3}))
     found = json.loads(figures(*command)["text"])
     assert len(found) in (2, 3) and set(found) <= {"ґ", 5}
-    for wrong, message in (
-        ('{"type": "strin"}', "strin"),
-        ("{", "json_schema: expected one that can be read"),
-    ):
+    for wrong, message in (('{"type": "strin"}', "strin"), ("{", "json_schema: expected one that can be read")):
         schema.write_text(wrong)
         result = run(*command)
         assert result.exit_code == 1 and message in result.stderr, result.output

@@ -10,18 +10,8 @@ from spectool.runtime.demo_models import demo_path
 from spectool.tests.running import error_of, figures, run
 
 TARGET, DRAFT = demo_path("target"), demo_path("draft")
-GENERATE = (
-    "generate",
-    "--model",
-    TARGET,
-    "--prompt",
-    "Most w",
-    "--max-tokens",
-    8,
-    "--no-history",
-    "--num-draft-tokens",
-    2,
-)
+GENERATE = ("generate", "--model", TARGET, "--prompt", "Most w", "--max-tokens", 8, "--no-history")
+GENERATE += ("--num-draft-tokens", 2)
 
 
 @pytest.fixture
@@ -30,6 +20,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "spectool"
 
 
+@pytest.mark.nightly
 def test_a_draft_in_the_cache_is_found_by_its_name_and_its_alignment_by_the_tokenizers(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

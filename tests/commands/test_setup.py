@@ -181,6 +181,7 @@ def test_without_a_pack_and_without_datasets_both_ways_out_are_named(
     assert not list(cache.rglob("*.dict"))
 
 
+@pytest.mark.nightly
 def test_a_draft_model_needs_no_text_and_the_command_no_paths(
     cache: Path, other_draft: Path, polish: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,6 +213,7 @@ def random_model(out: Path, tokenizer: Path, ids: int) -> Path:
     return out
 
 
+@pytest.mark.nightly
 def test_a_draft_model_that_cannot_help_is_refused_before_anything_is_made(
     cache: Path, tmp_path: Path, other_draft: Path, polish: Path
 ) -> None:
@@ -248,6 +250,7 @@ def test_a_pack_needs_no_text_and_a_draft_model_of_the_same_tokenizer_neither_te
     assert "Not measured" in said and "--corpus FILE" in said and "Every model with this tokenizer" in said
 
 
+@pytest.mark.nightly
 def test_an_alignment_that_failed_its_check_is_not_used_by_the_next_run(
     cache: Path, german: Path, other_draft: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,6 +84,7 @@ def test_damaged_and_empty_data_sets(lines: Path, tables: Path, tmp_path: Path) 
         list(open_corpus("hf:empty"))
 
 
+@pytest.mark.nightly
 def test_an_unreachable_hub_is_one_line_with_a_next_step() -> None:
     code = (
         "from spectool import CorpusError\nfrom spectool.corpora import open_corpus\n"

@@ -21,6 +21,7 @@ from spectool.runtime.policy.costs import known_costs, model_key, new_policy
 from spectool.runtime.policy.curve import ASSUMED
 from spectool.runtime.policy.measuring import ROWS
 from spectool.runtime.policy.pass_costs import PassCosts, costs_path, load_costs, save_costs
+from spectool.tests.tiers import nightly
 
 COSTS = PassCosts("m", "CPU", {64: {1: 0.01, 2: 0.011, 4: 0.02}}, {64: 0.009}, (1, 2))
 
@@ -78,7 +79,7 @@ def slow_model(monkeypatch: pytest.MonkeyPatch, seconds: float) -> tuple[Any, An
     return model, tokenizer, now
 
 
-@pytest.mark.parametrize(("plain", "seconds"), [(0.02, 10.0), (0.6, 50.0)])
+@pytest.mark.parametrize(("plain", "seconds"), [(0.6, 50.0), *nightly((0.02, 10.0))])
 def test_a_slow_model_is_measured_for_longer_unless_the_time_is_given(monkeypatch, plain, seconds):
     """Of 0.6 seconds a pass, ten seconds would be enough for three sizes, which say nothing about larger ones."""
     model, tokenizer, now = slow_model(monkeypatch, plain)
@@ -162,6 +163,7 @@ def test_texts_whose_bits_are_kept_share_no_passes(monkeypatch):
     assert {shape for shape in passes_with((1,), write, monkeypatch) if shape != (1, 2)} == {(1, 1)}
 
 
+@pytest.mark.nightly
 def test_predictions_keep_to_the_same_bits_as_well(monkeypatch):
     def write(model, tokenizer):
         text = generate(model, tokenizer, [5], max_tokens=150, num_draft_tokens=0)

@@ -6,10 +6,10 @@ from statistics import geometric_mean
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from spectool.lab.paper_tables.cost_model import mean_interval
 from spectool.measure.intervals import FEWEST, interval_ends, speedup_interval
+from spectool.tests.tiers import nightly
 
 SEED = 7
 RUNS = 200
@@ -35,6 +35,8 @@ def test_the_interval_of_a_mean_is_where_a_test_of_its_sign_ends(rng: np.random.
 
 @pytest.mark.parametrize("n", [14, 100])
 def test_intervals_of_well_behaved_values_are_students(rng: np.random.Generator, n: int) -> None:
+    from scipy import stats  # not above: it takes a second, in every process that collects tests
+
     values = rng.normal(1.1, 0.2, n)
     for level in (0.95, 0.99):
         (low,), (high,) = interval_ends(values[None], level)
@@ -52,10 +54,8 @@ NOISES: dict[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] 
 }
 
 
-@pytest.mark.parametrize(("kind", "noise"), [*product(["normal"], (0.1, 0.2, 0.4)), *product(list(NOISES)[1:], (0.2,))])
-@pytest.mark.parametrize(
-    "n", [pytest.param(8, marks=pytest.mark.nightly), 20, pytest.param(100, marks=pytest.mark.nightly)]
-)
+@pytest.mark.parametrize(("kind", "noise"), [*product(NOISES, (0.2,)), *nightly(("normal", 0.1), ("normal", 0.4))])
+@pytest.mark.parametrize("n", [20, *nightly(8, 100)])
 def test_equal_speeds_are_called_different_in_one_run_of_twenty(n: int, kind: str, noise: float) -> None:
     runs, seed = 2000, [SEED, n, round(100 * noise), list(NOISES).index(kind)]
     print("seed", seed)
@@ -72,7 +72,7 @@ def test_equal_speeds_are_called_different_in_one_run_of_twenty(n: int, kind: st
     assert abs(faster - 0.025) < error and abs(slower - 0.025) < error
 
 
-@pytest.mark.parametrize("n", [8, 20])
+@pytest.mark.parametrize("n", [8, *nightly(20)])
 def test_the_luckiest_of_many_equal_configurations_rarely_pays(n: int) -> None:
     runs, many, rng = 1000, 6, np.random.default_rng(SEED)
     print("seed", SEED)
@@ -101,7 +101,7 @@ def test_too_few_values_have_no_interval() -> None:
     assert mean_interval([2.0] * (FEWEST - 1)).low is None and mean_interval([2.0] * FEWEST).low == 2
 
 
-@pytest.mark.parametrize("n", [6, 12, 40])
+@pytest.mark.parametrize("n", [6, 12, *nightly(40)])
 @pytest.mark.parametrize("skewed", [False, True])
 def test_intervals_of_means_hold_the_truth_more_often_than_the_bootstrap(n: int, skewed: bool) -> None:
     rng = np.random.default_rng(SEED)

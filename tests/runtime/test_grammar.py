@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import mlx.core as mx
@@ -26,6 +27,7 @@ from spectool.tests.runtime.distributions import FALSE_ALARM, check, joint
 from spectool.tests.runtime.fake_drafters import Guesser, Reference, dictionary_of
 from spectool.tests.runtime.models import perturbed, tiny_model
 from spectool.tests.runtime.small_grammars import ROWS, SCHEMAS, bits, committed_to, demo, grammars, letters
+from spectool.tests.tiers import nightly
 
 
 def constrained(grammar: Grammar, model: Any, prompt: list[int], count: int) -> list[int]:
@@ -72,12 +74,13 @@ def test_every_drafter_writes_what_constrained_plain_decoding_writes() -> None:
         assert total[name].accepted_by["grammar"] > 0
 
 
-def test_forced_tokens_and_what_follows_them_end_where_the_generation_does() -> None:
+@pytest.mark.parametrize("step", [4, *nightly(1)])
+def test_forced_tokens_and_what_follows_them_end_where_the_generation_does(step: int) -> None:
     model, tokenizer, _ = demo()
     grammar = Grammar(tokenizer, "regex", "(Most w Jaworowcu zamknięty (do|od) [a-z]{5}. ){3}")
     prompt = tokenizer.encode("Most w Jaworowcu zamknięty do końca. Most w Jaworowcu zamknięty do końca.")
     expected, total = constrained(grammar, model, prompt, 20), DraftStatistics()
-    for count in range(1, 20):
+    for count in range(1, 20, step):
         drafter = LookupDrafter(history=True)
         options: Any = {"drafter": drafter, "num_draft_tokens": 8, "grammar": grammar, "statistics": total}
         assert [token for token, *_ in generate_step(prompt, model, max_tokens=count, **options)] == expected[:count]
@@ -112,12 +115,12 @@ def matches(value: Any, schema: Any) -> bool:
     return isinstance(value, kinds[schema["type"]]) and ("maxLength" not in schema or len(value) <= schema["maxLength"])
 
 
+DRAWN = product(("forced tokens alone", "draft model", "guesses"), ("exact", "rejection"), (200,))
+
+
 @pytest.mark.usefixtures("interpreted")
-@pytest.mark.parametrize("verify", ["exact", "rejection"])
-@pytest.mark.parametrize(
-    "drafting", ["forced tokens alone", "draft model", pytest.param("guesses", marks=pytest.mark.nightly)]
-)
-def test_the_distribution_is_the_models_over_allowed_tokens(drafting: str, verify: Any) -> None:
+@pytest.mark.parametrize(("drafting", "verify", "runs"), [("draft model", "rejection", 120), *nightly(*DRAWN)])
+def test_the_distribution_is_the_models_over_allowed_tokens(drafting: str, verify: Any, runs: int) -> None:
     model, sampling = tiny_model(vocabulary=8, scale=2.0), Sampling(temp=0.9, top_p=0.95)
     drafter: Drafter | None = None
     if drafting == "draft model":
@@ -136,7 +139,7 @@ def test_the_distribution_is_the_models_over_allowed_tokens(drafting: str, verif
         return np.where(mask, np.array(logits, dtype=np.float64), -np.inf)
 
     exact = joint(following, sampling, 8)
-    total, draws = DraftStatistics(), np.zeros((200, 3), dtype=np.int64)
+    total, draws = DraftStatistics(), np.zeros((runs, 3), dtype=np.int64)
     mx.random.seed(11)
     for run in draws:
         steps = generate_step(

@@ -7,11 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 from urllib.parse import urlsplit
-
-from openai import OpenAI
 
 from spectool.runtime.decoding.text import Text
 from spectool.runtime.demo_models import demo_path
@@ -21,6 +19,9 @@ from spectool.serve.answers import Answer
 from spectool.serve.engine import Engine
 from spectool.serve.options import ServerOptions
 from spectool.serve.server import Server
+
+if TYPE_CHECKING:
+    from openai import OpenAI
 
 TARGET = str(demo_path("target"))
 
@@ -77,7 +78,9 @@ def serving(make_drafter: Callable[[Any], Drafter | None] = with_history, **opti
         assert server.stop()
 
 
-def client(server: Server, key: str = "none") -> OpenAI:
+def client(server: Server, key: str = "none") -> "OpenAI":
+    from openai import OpenAI  # not above: it takes a second, in every process that collects tests
+
     return OpenAI(base_url=f"{server.url}/v1", api_key=key, max_retries=0, timeout=60)
 
 

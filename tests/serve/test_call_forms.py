@@ -15,6 +15,7 @@ from spectool.serve.call_forms import FORMS
 from spectool.serve.deltas import Delta
 from spectool.serve.request_parts import CUSTOM
 from spectool.serve.splitter import Splitter
+from spectool.tests.tiers import nightly
 
 STRING, PATH = {"type": "string"}, {"path": {"type": "string"}}
 SCHEMAS: dict[str, Any] = {
@@ -196,10 +197,11 @@ def test_calls_are_what_was_written_in_pieces_of_any_size(kind: str, text: str, 
         assert rest.strip() == ""
 
 
+@pytest.mark.parametrize("step", [8, *nightly(1)])
 @pytest.mark.parametrize(("kind", "text", "calls"), EXAMPLES)
-def test_a_call_that_is_cut_is_left_out_wherever_it_is_cut(kind: str, text: str, calls: Calls) -> None:
+def test_a_call_that_is_cut_is_left_out_wherever_it_is_cut(kind: str, text: str, calls: Calls, step: int) -> None:
     start = max(len(form.start) for form in FORMS[kind])
-    for place in range(len(text)):
+    for place in range(0, len(text), step):
         for cut, size in ((True, 7), (False, 10**6)):
             rest, found = said(kind, text[:place], cut=cut, size=size)
             assert found == calls[: len(found)], (place, cut)

@@ -33,6 +33,7 @@ def written(server: Server, prompt: str, tokens: int = 48) -> str:
     return client(server).completions.create(model="default_model", prompt=prompt, max_tokens=tokens).choices[0].text
 
 
+@pytest.mark.nightly
 def test_several_clients_share_the_passes_of_the_draft_model(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     together, feed = list[int](), SharedTexts.feed
 

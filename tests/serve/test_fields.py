@@ -112,7 +112,7 @@ OTHERS: dict[type, Any] = {str: ("other",), bool: (False,), int: (1,), float: (0
         ("/v1/chat/completions", partial(checked, ChatRequest), USER),
         ("/v1/completions", partial(checked, CompletionRequest), {"prompt": "a"}),
         ("/v1/responses", responses.chat_of, {"input": "a"}),
-        ("/v1/messages", messages.chat_of, USER),
+        pytest.param("/v1/messages", messages.chat_of, USER, marks=pytest.mark.nightly),
     ],
 )
 def test_a_field_at_any_depth_does_what_it_says_or_is_refused_or_is_named(

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from openai import APIError, BadRequestError
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.grammar import Grammar, literal
@@ -124,6 +123,8 @@ def test_what_cannot_be_enforced_is_refused(chatting: Server, fields: Any, named
 
 @pytest.mark.nightly
 def test_what_is_too_large_neither_hangs_nor_stops_the_server(chatting: Server) -> None:
+    from openai import BadRequestError
+
     deep: Any = {"type": "string"}
     for _ in range(80):
         deep = {"anyOf": [deep, {"type": "integer"}]}
@@ -301,6 +302,8 @@ def test_arguments_that_are_no_object_are_refused_with_the_tool_s_name(chatting:
 
 
 def test_a_schema_that_cannot_be_followed_at_a_later_place_is_an_error_there(chatting: Server) -> None:
+    from openai import APIError
+
     many = {"properties": {f"p{i}": {} for i in range(700)}}
     schema = {"type": "array", "items": {"type": "object", **many}, "minItems": 1}
     body = {"prompt": "Most w", "response_format": {"type": "json_schema", "json_schema": {"schema": schema}}}

@@ -11,6 +11,7 @@ from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from spectool import TokenizerError
+from spectool.tests.tiers import nightly
 from spectool.tests.tokenization.round_trip import keeps
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
@@ -27,6 +28,7 @@ ORDINARY = {
     "t5-small": {"!": "!", "▁the": " the"},
 }
 CASES = [(name, token) for name, tokens in ORDINARY.items() for token in tokens]
+CASES = [*CASES[::3], *nightly(*(case for place, case in enumerate(CASES) if place % 3))]
 
 
 def edited(shared: Path, name: str, edit: Callable[[Backend], Any]) -> Tokenizer:

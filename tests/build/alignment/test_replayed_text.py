@@ -7,13 +7,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 import pytest
 
-from spectool.build.alignment.replayed_text import (
-    ReplayCounts,
-    absorption_risks,
-    is_whole,
-    replay_text,
-    written,
-)
+from spectool.build.alignment.replayed_text import ReplayCounts, absorption_risks, is_whole, replay_text, written
 from spectool.build.alignment.spellings import spellings
 from spectool.corpora import open_corpus
 from spectool.tokenization.incremental.by_ids import IncrementalBPE

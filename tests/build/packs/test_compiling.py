@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from spectool.build.packs.stage import build_pack, count_and_build
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.build.counting_twin import spelled, token_windows
+from spectool.tests.tiers import nightly
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -48,10 +50,9 @@ def assert_same_windows(tokenizer: Tokenizer, folder: Path) -> None:
         assert np.mean(near) > 0.95
 
 
-def test_windows_of_the_demo(tmp_path: Path) -> None:
-    for name in ("target", "other"):
-        (tmp_path / name).mkdir()
-        assert_same_windows(open_tokenizer(demo_path(name) / "tokenizer.json"), tmp_path / name)
+@pytest.mark.parametrize("name", ["target", *nightly("other")])
+def test_windows_of_the_demo(name: Literal["target", "other"], tmp_path: Path) -> None:
+    assert_same_windows(open_tokenizer(demo_path(name) / "tokenizer.json"), tmp_path)
 
 
 @pytest.mark.nightly

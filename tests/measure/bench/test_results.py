@@ -13,6 +13,7 @@ from spectool.lab.paper_tables.cost_model import CostModel
 from spectool.measure.bench.page import command_of, page, summary_table
 from spectool.measure.bench.results import PLAIN, Block, Run, differences, verdict_of
 from spectool.measure.intervals import FEWEST, LEAST
+from spectool.tests.tiers import nightly
 
 from .runs import QWEN, Truth, block, drawn_blocks, generation, run_of
 
@@ -81,7 +82,7 @@ def test_intervals_of_runs_hold_their_truth() -> None:
     assert held >= 20
 
 
-@pytest.mark.parametrize("configurations", [1, 4])
+@pytest.mark.parametrize("configurations", [1, *nightly(4)])
 def test_equal_speeds_get_each_wrong_verdict_in_one_run_of_forty_at_most(configurations: int) -> None:
     runs, prompts, seed = 600, 12, 5
     print("seed", seed)

@@ -33,6 +33,7 @@ from spectool.tests.runtime.distributions import FALSE_ALARM, check, follow, joi
 from spectool.tests.runtime.fake_drafters import Failing
 from spectool.tests.runtime.models import perturbed, plain, tiny_model
 from spectool.tests.runtime.renumbered import renumbered_target
+from spectool.tests.tiers import nightly
 
 KINDS = ["llama", "gemma3_text", "qwen3_5", "falcon_h1", "mamba2"]
 PROMPT = [3, 1]
@@ -79,25 +80,23 @@ def schedules(model: Any, base: Callable[[], DrafterSet], count: int, vocabulary
 
 
 # Drafts of the same kind, and drafts of every kind for one target.
-PAIRS = [("llama", "same"), ("qwen3_5", "same")] + [
-    pytest.param(kind, draft, marks=pytest.mark.nightly)
-    for kind in KINDS
-    for draft in ("same", *KINDS)
-    if (kind == "llama" and draft not in ("llama", "same")) or (draft == "same" and kind not in ("llama", "qwen3_5"))
-]
+PAIRS = [("llama", "same"), ("qwen3_5", "same"), *nightly(*(("llama", each) for each in KINDS[1:]))]
+PAIRS += nightly(*((each, "same") for each in KINDS if each not in ("llama", "qwen3_5")))
 
 
 @pytest.mark.parametrize(("kind", "draft"), PAIRS)
 def test_every_text_is_its_own(kind: str, draft: str, shared: list[int]) -> None:
     model: Any = tiny_model(kind)
     drafting = perturbed(model, kind=kind, noise=0.05) if draft == "same" else tiny_model(draft, seed=7)
-    schedules(model, lambda: DrafterSet([LookupDrafter(history=True), ModelDrafter(drafting, min_probability=0.2)]), 2)
+    base = DrafterSet([LookupDrafter(history=True), ModelDrafter(drafting, min_probability=0.2)])
+    schedules(model, lambda: base, 1 if draft == "same" else 2)
     assert draft != "same" or max(shared, default=0) > 1, "one that is always wrong may not be asked for several"
 
 
-def test_shared_passes_draft_what_each_text_would_get_alone(shared: list[int]) -> None:
+@pytest.mark.parametrize("kinds", [KINDS[::2], *nightly(KINDS)])
+def test_shared_passes_draft_what_each_text_would_get_alone(kinds: list[str], shared: list[int]) -> None:
     """Drafts of a model for itself, all of which have to be right, in its own passes or in shared ones."""
-    for kind in KINDS:
+    for kind in kinds:
         model: Any = tiny_model(kind)
         base, drafting, rng = ModelDrafter(model), list[Drafter](), random.Random(3)
 
@@ -116,7 +115,7 @@ def test_shared_passes_draft_what_each_text_would_get_alone(shared: list[int]) -
     assert shared.count(1) < len(shared) / 2
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["llama", "qwen3_5", *nightly("gemma3_text", "falcon_h1", "mamba2")])
 def test_shared_caches_follow_the_texts(kind: str, shared: list[int]) -> None:
     """Drafts of which many are wrong, of texts that rest, miss a lot, and go on: each as if its cache were fresh."""
     model = tiny_model(kind)
@@ -149,7 +148,8 @@ def test_shared_caches_follow_the_texts(kind: str, shared: list[int]) -> None:
         assert tokens == text[: len(tokens)] or kind in ("llama", "gemma3_text"), "others cannot take back"
 
 
-def test_a_model_that_fails_in_a_shared_pass_or_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("step", [2, *nightly(1)])
+def test_a_model_that_fails_in_a_shared_pass_or_on_its_way(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """Whatever fails, and however far it has come: the texts go on, and no row stays behind."""
     model, noise = tiny_model("qwen3_5"), random.Random(5)
     at, counts = {"call": -1, "join": -1, "leave": -1}, Counter[str]()
@@ -169,7 +169,7 @@ def test_a_model_that_fails_in_a_shared_pass_or_on_its_way(monkeypatch: pytest.M
     drafting: Any = perturbed(model, kind="qwen3_5", noise=0.05)
     other = type("Other", (type(drafting),), {"__call__": failing("call", type(drafting).__call__)})
     drafting.__class__ = other
-    for name, call in [("call", 9), ("call", 30), ("join", 1), ("join", 3), ("leave", 1), ("leave", 2)]:
+    for name, call in [("call", 9), ("call", 30), ("join", 1), ("join", 3), ("leave", 1), ("leave", 2)][::step]:
         at.update(dict.fromkeys(at, -1) | {name: call})
         counts.clear()
         base, policy = ModelDrafter(drafting), Policy(longest=4)
@@ -199,7 +199,7 @@ def test_drafts_with_another_tokenizer(tmp_path: Path, shared: list[int]) -> Non
 
 
 @pytest.mark.usefixtures("interpreted")
-@pytest.mark.parametrize("kind", [KINDS[0], *(pytest.param(kind, marks=pytest.mark.nightly) for kind in KINDS[1:])])
+@pytest.mark.parametrize("kind", [KINDS[0], *nightly(*KINDS[1:])])
 def test_drawn_drafts_keep_the_distribution(kind: str, shared: list[int]) -> None:
     """Drafts that are drawn in shared passes, and verified as blocks, while other texts leave and other drafts fail."""
     mx.random.seed(41)

@@ -17,6 +17,7 @@ from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.grammar import Grammar
 from spectool.runtime.sampling.samplers import Sampling
 from spectool.tests.runtime.caches.holding import assert_holds
+from spectool.tests.tiers import nightly
 
 PROMPTS = ["Most w Jaworowcu", "Wczoraj wieczorem", "Mamo, mamo, mamo, dlaczego", "Негода на Приліщині"]
 
@@ -26,7 +27,7 @@ def loaded() -> Any:
     return load(str(demo_path("target")))
 
 
-@pytest.mark.parametrize("draft_model", [None, demo_path("draft")])
+@pytest.mark.parametrize("draft_model", [demo_path("draft"), *nightly(None)])
 def test_each_text_is_its_own_and_its_cache_goes_on(loaded: Any, draft_model: Any) -> None:
     model, tokenizer = loaded
     drafter = load_drafter(tokenizer, draft_model=draft_model)
@@ -63,7 +64,8 @@ def test_what_is_not_one_for_each_prompt_is_refused(loaded: Any) -> None:
         batch_generate(*loaded, PROMPTS, prompt_caches=[make_prompt_cache(loaded[0])] * 4)
 
 
-def test_a_seed_gives_the_same_text_alone_and_among_others(loaded: Any) -> None:
+@pytest.mark.parametrize("count", [8, *nightly(30)])
+def test_a_seed_gives_the_same_text_alone_and_among_others(loaded: Any, count: int) -> None:
     """What is drafted for the others, and what their drafters have shown, counts for nothing."""
     draft, _ = load(str(demo_path("target")))
     mx.random.seed(3)
@@ -77,13 +79,13 @@ def test_a_seed_gives_the_same_text_alone_and_among_others(loaded: Any) -> None:
 
     def written(prompts: list[str], seeds: list[int]) -> list[list[int]]:
         options: dict[str, Any] = {"drafter": base, "num_draft_tokens": 4, "sampler": Sampling(temp=0.8)}
-        return batch_generate(*loaded, prompts, seeds=seeds, max_tokens=30, **options).tokens
+        return batch_generate(*loaded, prompts, seeds=seeds, max_tokens=count, **options).tokens
 
     alone = [written([prompt], [seed])[0] for seed, prompt in enumerate(PROMPTS, 1)]
     assert written(PROMPTS, [1, 2, 3, 4]) == alone
 
 
-@pytest.mark.parametrize("drafting", ["", "look-ups", "model"])
+@pytest.mark.parametrize("drafting", ["model", *nightly("", "look-ups")])
 def test_every_text_follows_the_grammar_by_itself(loaded: Any, drafting: str) -> None:
     model, tokenizer = loaded
     schema = {

@@ -18,6 +18,7 @@ from spectool.tests.runtime.decoding.tiny_texts import PROMPT, generated
 from spectool.tests.runtime.fake_drafters import Failing, Reference
 from spectool.tests.runtime.models import KINDS, Counted, plain, tiny_model
 from spectool.tests.runtime.models import drafted as written
+from spectool.tests.tiers import nightly
 
 
 class Broken:
@@ -51,14 +52,14 @@ def test_an_interrupt_passes_and_leaves_the_cache_whole(model: Any, text: list[i
     assert_holds(model, cache, (PROMPT + yielded)[:-1])
 
 
-@pytest.mark.parametrize("wrong", [0.0, 0.4])
-@pytest.mark.parametrize("drafted", [True, False])
+@pytest.mark.parametrize("step", [2, *nightly(1)])
+@pytest.mark.parametrize("wrong", [0.0, 0.4, None])
 def test_closed_anywhere_the_cache_holds_all_but_the_last_token(
-    model: Any, text: list[int], wrong: float, drafted: bool
+    model: Any, text: list[int], wrong: float | None, step: int
 ) -> None:
-    for stop in range(1, 21):
+    for stop in range(1, 21, step):
         cache = make_prompt_cache(model)
-        drafter = Reference(text, wrong=wrong) if drafted else None
+        drafter = None if wrong is None else Reference(text, wrong=wrong)
         steps = generate_step(
             mx.array(PROMPT), model, drafter=drafter, num_draft_tokens=8, prompt_cache=cache, max_tokens=20
         )
@@ -122,8 +123,9 @@ def test_a_pass_begins_before_the_token_of_the_one_before_it_is_read(kind: str) 
     assert_holds(model, cache, prompt + text[:-1])
 
 
+@pytest.mark.parametrize("step", [2, *nightly(1)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_pass_ahead_is_undone_wherever_it_is_interrupted(kind: str) -> None:
+def test_a_pass_ahead_is_undone_wherever_it_is_interrupted(kind: str, step: int) -> None:
     model, prompt = tiny_model(kind), PROMPT * 4
     text = plain(model, prompt, 12)
 
@@ -142,7 +144,7 @@ def test_a_pass_ahead_is_undone_wherever_it_is_interrupted(kind: str) -> None:
         if not left:
             raise KeyboardInterrupt
 
-    for cycles in range(1, 8):
+    for cycles in range(1, 8, step):
         for drafter in (None, Once(text, wrong=0.4)):
             cache, yielded, left = make_prompt_cache(model), list[int](), cycles
             options: dict[str, Any] = {"num_draft_tokens": 8, "prompt_cache": cache, "on_cycle": interrupt}
@@ -154,13 +156,14 @@ def test_a_pass_ahead_is_undone_wherever_it_is_interrupted(kind: str) -> None:
             assert_interrupted(model, cache, prompt + yielded)
 
 
-@pytest.mark.parametrize("kind", ["gemma3_text", "ministral3", "llama4", "qwen3_5", "falcon_h1", "mamba2"])
+@pytest.mark.parametrize("kind", ["gemma3_text", "llama4", "qwen3_5", *nightly("ministral3", "falcon_h1", "mamba2")])
 @pytest.mark.parametrize("drafted", [True, False])
-def test_every_kind_of_cache_outlives_errors(kind: str, drafted: bool) -> None:
+@pytest.mark.parametrize("step", [2, *nightly(1)])
+def test_every_kind_of_cache_outlives_errors(kind: str, drafted: bool, step: int) -> None:
     model = tiny_model(kind)
     text = plain(model, PROMPT * 4, 60)
     held = PROMPT * 2
-    for broken in (1, 2, 3, 4, 6, 9, 12):
+    for broken in (1, 2, 3, 4, 6, 9, 12)[::step]:
         cache, yielded = make_prompt_cache(model), []
         mx.eval(model(mx.array([held]), cache=cache))
         breaking, drafter = Broken(model, broken, layers=broken % 3), Reference(text, wrong=0.3) if drafted else None

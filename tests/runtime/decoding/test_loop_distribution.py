@@ -23,6 +23,7 @@ from spectool.runtime.sampling.verification import Draw
 from spectool.tests.runtime.distributions import FALSE_ALARM, check, follow, joint
 from spectool.tests.runtime.fake_drafters import Fixed
 from spectool.tests.runtime.models import drafted, perturbed, plain, tiny_model
+from spectool.tests.tiers import nightly
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 VOCABULARY = 8
@@ -105,7 +106,7 @@ def check_loop(model: Any, drafter: Drafter, kind: str, verify: str, runs: int, 
     return total.acceptance_rate
 
 
-@pytest.mark.parametrize("drafter", ["model", "hesitant model", "guesses"])
+@pytest.mark.parametrize("drafter", ["model", *nightly("guesses", "hesitant model")])
 def test_the_loop_keeps_the_distribution(model: Any, noisy: Any, drafter: str) -> None:
     assert check_loop(model, drafter_of(drafter, noisy), "processors", "rejection", RUNS) > 0.05
 

@@ -19,6 +19,7 @@ from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tests.runtime.fake_drafters import Guesser, Reference, dictionary_of
 from spectool.tests.runtime.models import KINDS, LONE, drafted, perturbed, plain, prompts, tiny_model
+from spectool.tests.tiers import nightly
 
 LARGE = {"deepseek_v41"}  # kinds that take longer than all others, so they are tested with the system tests
 
@@ -104,9 +105,10 @@ def test_every_drafter_equals_plain_decoding(bits: int | None) -> None:
     check_all("llama", bits, 4, 32, list(DRAFTERS))
 
 
+@pytest.mark.parametrize("number", [10, *nightly(50)])
 @pytest.mark.parametrize("bits", [None, 8])
-def test_oracles_equal_plain_decoding_on_many_prompts(bits: int | None) -> None:
-    check_all("llama", bits, 50, 12, ["spoilt oracle"])
+def test_oracles_equal_plain_decoding_on_many_prompts(bits: int | None, number: int) -> None:
+    check_all("llama", bits, number, 12, ["spoilt oracle"])
 
 
 @pytest.mark.slow
@@ -118,18 +120,18 @@ def test_every_drafter_equals_plain_decoding_at_length(kind: str, bits: int | No
 
 
 @pytest.mark.filterwarnings("ignore:drafts end where the text is 64 tokens long")
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.nightly) if kind in LARGE else kind for kind in (*KINDS, *LONE)]
-)
-def test_every_model_class_and_kind_of_cache(kind: str) -> None:
-    check_all(kind, None, 2, 32, ["oracle", "spoilt oracle", "guesser", "noisy model"])
+@pytest.mark.parametrize("kind", [*KINDS, *(each for each in LONE if each not in LARGE), *nightly(*LARGE)])
+@pytest.mark.parametrize(("number", "first"), [(1, 2), *nightly((2, 0))])
+def test_every_model_class_and_kind_of_cache(kind: str, number: int, first: int) -> None:
+    check_all(kind, None, number, 32, ["oracle", "guesser", "spoilt oracle", "noisy model"][first:])
 
 
+@pytest.mark.parametrize("number", [3, *nightly(8)])
 @pytest.mark.parametrize("start", [0, 20])
-def test_a_quantised_cache_changes_nothing(start: int) -> None:
+def test_a_quantised_cache_changes_nothing(start: int, number: int) -> None:
     # start=20 is crossed in the middle of the drafts of most prompts.
     options = {"kv_bits": 8, "kv_group_size": 32, "quantized_kv_start": start}
-    check_all("llama", None, 8, 32, ["oracle", "spoilt oracle", "noisy model"], **options)
+    check_all("llama", None, number, 32, ["oracle", "spoilt oracle", "noisy model"], **options)
 
 
 def test_the_draft_length_changes_nothing() -> None:
@@ -137,7 +139,7 @@ def test_the_draft_length_changes_nothing() -> None:
         check_all("llama", None, 3, 24, ["spoilt oracle", "noisy model"], num_draft_tokens=length)
 
 
-@pytest.mark.parametrize("kind", ["gemma3_text", pytest.param("ministral3", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("kind", ["gemma3_text", *nightly("ministral3")])
 def test_windows_wrap_in_the_middle_of_drafts_and_go_on(kind: str) -> None:
     model = tiny_model(kind)
     noisy = perturbed(model, kind=kind, noise=0.01)
@@ -154,7 +156,7 @@ def test_windows_wrap_in_the_middle_of_drafts_and_go_on(kind: str) -> None:
             assert isinstance(drafter, Guesser) or total.drafted_passes >= total.passes - 2
 
 
-@pytest.mark.parametrize("window", [8, 24])
+@pytest.mark.parametrize("window", [8, *nightly(24)])
 def test_windows_that_keep_their_first_tokens(window: int) -> None:
     # qwen2 leaves the choice of cache to mlx-lm, which keeps the first 4 tokens.
     model = tiny_model("qwen2")
@@ -165,11 +167,12 @@ def test_windows_that_keep_their_first_tokens(window: int) -> None:
             assert drafted(model, prompt, drafter, 50, max_kv_size=window) == expected
 
 
+@pytest.mark.parametrize("number", [3, *nightly(6)])
 @pytest.mark.parametrize("start", [0, 20])
-def test_a_quantised_cache_next_to_recurrent_states(start: int) -> None:
+def test_a_quantised_cache_next_to_recurrent_states(start: int, number: int) -> None:
     # 4 bits: a token that saw the cache unquantised too long, or too early so, would be another one.
     options = {"kv_bits": 4, "kv_group_size": 32, "quantized_kv_start": start}
-    check_all("qwen3_5", None, 6, 24, ["oracle", "spoilt oracle"], **options)
+    check_all("qwen3_5", None, number, 24, ["oracle", "spoilt oracle"], **options)
 
 
 def test_drafts_end_where_positions_depend_on_the_pass() -> None:
@@ -183,6 +186,7 @@ def test_drafts_end_where_positions_depend_on_the_pass() -> None:
         assert 58 < max(drafted) < 64
 
 
+@pytest.mark.nightly
 def test_no_drafts_where_several_tokens_are_read_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     phi = {
         "hidden_size": 64,

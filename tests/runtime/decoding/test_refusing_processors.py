@@ -17,9 +17,11 @@ from spectool.tests.runtime.caches.holding import assert_holds
 from spectool.tests.runtime.distributions import FALSE_ALARM, check, follow, joint
 from spectool.tests.runtime.fake_drafters import Fixed, Guesser, Reference
 from spectool.tests.runtime.models import KINDS, perturbed, tiny_model
+from spectool.tests.tiers import nightly
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 PROMPT = [3, 1]
+QUICK = ("llama", "gemma3_text", "llama4", "qwen3_5")
 
 
 def masked(tokens: mx.array, logits: mx.array) -> mx.array:
@@ -66,7 +68,7 @@ def generated(model: Any, drafter: Drafter | None, count: int, **options: Any) -
     return [token for token, _, _ in steps]
 
 
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("kind", [*QUICK, *nightly(*(each for each in KINDS if each not in QUICK))])
 def test_greedy_text_is_that_of_plain_decoding(kind: str) -> None:
     model = tiny_model(kind)
     expected = generated(model, None, 24)
@@ -95,10 +97,8 @@ def test_right_drafts_before_the_refused_one_are_kept() -> None:
 @pytest.mark.parametrize(
     ("drafter", "verify", "runs"),
     [
-        pytest.param("stubborn", "rejection", 500, marks=pytest.mark.nightly),
-        ("guesses", "exact", 150),
-        ("model", "exact", 100),
         ("model", "rejection", 150),
+        *nightly(("model", "exact", 100), ("guesses", "exact", 150), ("stubborn", "rejection", 500)),
     ],
 )
 def test_drawn_text_keeps_its_distribution(drafter: str, verify: str, runs: int) -> None:

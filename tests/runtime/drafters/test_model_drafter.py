@@ -19,6 +19,7 @@ from spectool.runtime.sampling.samplers import Sampling
 from spectool.runtime.sampling.verification import Draw
 from spectool.tests.runtime.models import Counted, plain, tiny_model
 from spectool.tests.runtime.renumbered import renumbered_target
+from spectool.tests.tiers import nightly
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
 PROMPT = [7, 8, 9, 7, 8]
@@ -132,7 +133,7 @@ def test_a_smaller_vocabulary_is_switched_off_where_it_ends(model: Any, caplog: 
     assert got == plain(model, [1, 200, 3], 9)
 
 
-@pytest.mark.parametrize("kind", ["gemma3_text", "ministral3", "qwen3_5", "falcon_h1", "mamba2"])
+@pytest.mark.parametrize("kind", ["gemma3_text", "qwen3_5", "mamba2", *nightly("ministral3", "falcon_h1")])
 def test_any_kind_of_cache_drafts_as_a_fresh_one_does(kind: str) -> None:
     model = tiny_model(kind)
     counted = Counted(model)
@@ -168,7 +169,7 @@ def test_vocabularies_are_compared_by_id() -> None:
     assert other and "with 1 in common" in other
 
 
-@pytest.mark.parametrize("translated", [False, True])
+@pytest.mark.parametrize("translated", [False, *nightly(True)])
 def test_a_cycle_compares_only_what_is_new(translated: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long the text is: the cache is known to hold the rest."""
     compared = list[int]()

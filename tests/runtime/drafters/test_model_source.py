@@ -15,6 +15,7 @@ from spectool.runtime.drafters.drafting import alone
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.translation.byte_aligned import FirstTokenRule
 from spectool.tests.runtime.models import Counted, tiny_model
+from spectool.tests.tiers import nightly
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
 VOCABULARY = 64
@@ -120,9 +121,8 @@ def next_context(rng: random.Random, ids: list[int], answer: tuple[list[int], bo
     return base + [rng.randrange(2, VOCABULARY) for _ in range(rng.randint(0, 3))]
 
 
-@pytest.mark.parametrize("bos", [None, BOS])
-@pytest.mark.parametrize("size", [None, 50])
-@pytest.mark.parametrize("seed, floor", [pytest.param(0, 0.0, marks=pytest.mark.nightly), (1, 0.05)])
+@pytest.mark.parametrize("bos, size", [(BOS, 50), *nightly((None, None), (None, 50), (BOS, None))])
+@pytest.mark.parametrize("seed, floor", [(1, 0.05), *nightly((0, 0.0))])
 def test_drafts_equal_those_without_a_cache(
     monkeypatch: pytest.MonkeyPatch, model: Any, bos: int | None, size: int | None, seed: int, floor: float
 ) -> None:

@@ -21,6 +21,7 @@ from spectool.runtime.policy.policy import Policy
 from spectool.tests.runtime.decoding.test_lossless import TIE, compare
 from spectool.tests.runtime.fake_drafters import Guesser
 from spectool.tests.runtime.models import perturbed, plain, prompts, tiny_model
+from spectool.tests.tiers import nightly
 
 CURVES: dict[str, Callable[[int], float]] = {  # seconds of a pass by its tokens
     "flat": lambda tokens: 1 + 0.012 * (tokens - 1),
@@ -160,7 +161,7 @@ def test_time_for_a_token_does_not_grow_with_the_prediction() -> None:
     assert long_each < 3 * short_each
 
 
-@pytest.mark.parametrize("kind", ["llama", "gemma3_text", "qwen3_5"])
+@pytest.mark.parametrize("kind", ["qwen3_5", *nightly("llama", "gemma3_text")])
 def test_the_text_is_that_of_plain_decoding(kind: str) -> None:
     """Alone and with other drafters, where the prediction is right, mostly right, or has ids that no model has."""
     model, prompt, rng = tiny_model(kind), prompts(2)[1], random.Random(5)

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from functools import cache
 from statistics import mean
 
 import pytest
@@ -12,8 +13,10 @@ from spectool.runtime.drafters.drafter import Proposal, accepted_length
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.policy.curve import PassCurve
 from spectool.runtime.policy.policy import Policy
+from spectool.tests.tiers import nightly
 
 BOTH = ["look-up", "model"]
+QUICK, OTHERS = list(CURVES)[::2], list(CURVES)[1::2]
 
 
 def speed(machine: Machine, answers: Sequence[Saved], names: Sequence[str], *, wrong: float = 0.0) -> float:
@@ -31,6 +34,7 @@ def best_speed(
     model's guess here.
     """
 
+    @cache
     def best(rate: float, sure: float, left: int = 16) -> tuple[float, str, int]:
         choices = [(1 - rate * machine.passes(1), "look-up", 0)]
         for k in range(1, left + 1):
@@ -59,11 +63,9 @@ def best_speed(
     return TOKENS * len(answers) * machine.passes(1) / seconds
 
 
-@pytest.mark.parametrize("curve", CURVES)
+@pytest.mark.parametrize("curve", [*QUICK, *nightly(*OTHERS)])
 @pytest.mark.parametrize("look_up", LOOK_UPS)
-@pytest.mark.parametrize(
-    ("count", "model"), [(2, "cheap"), *(pytest.param(8, each, marks=pytest.mark.nightly) for each in MODELS)]
-)
+@pytest.mark.parametrize(("count", "model"), [(2, "cheap"), *nightly(*((8, each) for each in MODELS))])
 def test_it_is_never_far_below_its_best_drafter_and_near_the_best_choices(
     count: int, curve: str, model: str, look_up: str
 ) -> None:
@@ -81,7 +83,7 @@ def test_it_is_never_far_below_its_best_drafter_and_near_the_best_choices(
     assert reached >= 0.975
 
 
-@pytest.mark.parametrize(("noise", "count"), [(0.05, 4), pytest.param(0.3, 24, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(("noise", "count"), [(0.05, 2), *nightly((0.05, 4), (0.3, 24))])
 def test_noise_hardly_decides_anything(noise: float, count: int) -> None:
     """Only where it makes passes with drafts seem far off the curve, which at a noise of 0.05 it never does."""
     print("seeds 1 to", count)
@@ -97,12 +99,13 @@ def test_noise_hardly_decides_anything(noise: float, count: int) -> None:
     assert mean(ratios) == pytest.approx(1.0, abs=0.01)
 
 
-@pytest.mark.parametrize("curve", CURVES)
-def test_a_curve_that_is_wrong_by_a_tenth_costs_less_than_a_tenth(curve: str) -> None:
+@pytest.mark.parametrize("count", [2, *nightly(6)])
+@pytest.mark.parametrize("curve", [*QUICK, *nightly(*OTHERS)])
+def test_a_curve_that_is_wrong_by_a_tenth_costs_less_than_a_tenth(curve: str, count: int) -> None:
     """On average: in single sessions, whether a model is tried may depend on it."""
     machine, ratios = Machine(CURVES[curve], {"model": MODELS["cheap"].cost}, READING, 0.05), []
-    print("seeds 1 to 6")
-    for seed in range(1, 7):
+    print("seeds 1 to", count)
+    for seed in range(1, count + 1):
         answers = texts(LOOK_UPS["mixed"], MODELS["cheap"], seed)
         ratios.append(speed(machine, answers, BOTH, wrong=0.1) / max(1.0, speed(machine, answers, BOTH)))
     print(ratios)
@@ -120,8 +123,8 @@ def test_a_model_that_is_worth_its_passes_is_not_given_up_for_bad_luck() -> None
     assert min(speeds) >= 1.1 and mean(speeds) >= 1.3
 
 
-@pytest.mark.parametrize("final", [False, pytest.param(True, marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("look_up", ["sure", pytest.param("mixed", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("final", [False, *nightly(True)])
+@pytest.mark.parametrize("look_up", ["sure", *nightly("mixed")])
 def test_a_curve_that_is_several_times_too_dear_is_contradicted(look_up: str, final: bool) -> None:
     """Sizes that other programs made 1 to 10 times as long in 16 measurements: what is lost after 20 answers."""
     print("seed 5")
@@ -139,7 +142,7 @@ def test_a_curve_that_is_several_times_too_dear_is_contradicted(look_up: str, fi
     assert best > 1.0 and min(gains) >= 2 / 3
 
 
-@pytest.mark.parametrize("curve", ["flat", "rising", "between", "steps of 8"])
+@pytest.mark.parametrize("curve", ["flat", "steps of 8", *nightly("rising", "between")])
 @pytest.mark.parametrize("look_up", LOOK_UPS)
 def test_heat_costs_little_and_is_forgotten(look_up: str, curve: str) -> None:
     """Passes of four rows and more take 1.35 times as long after 200 tokens, and then no longer after 1,200."""
@@ -159,12 +162,13 @@ def test_heat_costs_little_and_is_forgotten(look_up: str, curve: str) -> None:
 @pytest.mark.parametrize("curve", CURVES)
 @pytest.mark.parametrize("names", [["look-up"], ["model"], BOTH], ids="+".join)
 @pytest.mark.parametrize("known", [True, False], ids=["measured", "assumed"])
-def test_a_useless_drafter_costs_little(names: list[str], curve: str, known: bool) -> None:
+@pytest.mark.parametrize("count", [10, *nightly(30)])
+def test_a_useless_drafter_costs_little(names: list[str], curve: str, known: bool, count: int) -> None:
     """Each costs at most 5% of the first 64 tokens and 1.5% of later ones; more at first if nothing was measured."""
     machine = Machine(CURVES[curve], {"model": 0.3}, READING, 0.05)
     answers = [
         Saved(each.prompt, each.output, {name: [_wrong(one) for one in each.proposals[name]] for name in BOTH})
-        for each in texts([(0.5, 0.6)], MODELS["bad"], 3)
+        for each in texts([(0.5, 0.6)], MODELS["bad"], 3, count)
     ]
     seconds = play(answers, names, machine, policy_for(machine, assumed=not known))
     plain = TOKENS * machine.passes(1)
@@ -176,13 +180,16 @@ def test_a_useless_drafter_costs_little(names: list[str], curve: str, known: boo
 @pytest.mark.parametrize(
     ("cost", "stated"), [(0.02, ()), (0.08, ()), (0.3, ()), (0.02, [0.9] * 16), (0.08, [0.6] * 16)]
 )
-def test_a_useless_model_costs_little_however_cheap_or_sure_it_is(cost: float, stated: Sequence[float]) -> None:
+@pytest.mark.parametrize("count", [10, *nightly(30)])
+def test_a_useless_model_costs_little_however_cheap_or_sure_it_is(
+    cost: float, stated: Sequence[float], count: int
+) -> None:
+    answers = [
+        Saved(each.prompt, each.output, {"model": [_wrong(one, stated) for one in each.proposals["model"]]})
+        for each in texts([(0.5, 0.6)], MODELS["bad"], 3, count)
+    ]
     for curve in CURVES.values():
         machine = Machine(curve, {"model": cost}, cost / 20, 0.05)
-        answers = [
-            Saved(each.prompt, each.output, {"model": [_wrong(one, stated) for one in each.proposals["model"]]})
-            for each in texts([(0.5, 0.6)], MODELS["bad"], 3)
-        ]
         seconds = play(answers, ["model"], machine, policy_for(machine))
         plain = TOKENS * machine.passes(1)
         assert seconds[0] / plain <= 1.05 and sum(seconds[1:]) / plain / (len(seconds) - 1) <= 1.015

@@ -9,6 +9,7 @@ from mlx_lm.sample_utils import make_logits_processors
 from spectool.runtime.sampling.samplers import LogitsProcessor
 from spectool.tests.runtime.fake_drafters import Reference
 from spectool.tests.runtime.models import drafted, plain, prompts, tiny_model
+from spectool.tests.tiers import nightly
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 PROMPT = [3, 1]
@@ -54,16 +55,17 @@ def larger() -> Any:
     return tiny_model()
 
 
-@pytest.mark.parametrize("sampler", [None, second_best], ids=["greedy", "second best"])
+@pytest.mark.parametrize("sampler", [second_best, *nightly(None)], ids=["second best", "greedy"])
 @pytest.mark.parametrize("kind", [*PROCESSORS, "dry"])
-def test_every_processor_changes_drafted_and_plain_text_alike(larger: Any, kind: str, sampler: Any) -> None:
+@pytest.mark.parametrize("count", [2, *nightly(3)])
+def test_every_processor_changes_drafted_and_plain_text_alike(larger: Any, kind: str, sampler: Any, count: int) -> None:
     def processors() -> list[LogitsProcessor]:
         made = [dry] if kind == "dry" else make_logits_processors(**PROCESSORS[kind])
         assert made
         return list(made)
 
     changed = 0
-    for prompt in prompts(3, seed=5):
+    for prompt in prompts(count, seed=5):
         expected = plain(larger, prompt, 24, logits_processors=processors(), sampler=sampler)
         changed += expected != plain(larger, prompt, 24, sampler=sampler)
         for wrong in (0.0, 0.4):

@@ -13,6 +13,7 @@ from spectool.runtime.sampling.samplers import Sampling, WrongSetting, block_sum
 from spectool.runtime.sampling.samplers import make_logits_processors as checked_processors
 from spectool.runtime.sampling.verification import Draw
 from spectool.tests.runtime.distributions import FALSE_ALARM, filtered, p_value
+from spectool.tests.tiers import nightly
 
 VOCABULARY = 12
 DRAWS = 100_000
@@ -78,12 +79,13 @@ def test_temperature_zero_and_top_p_zero_take_the_most_probable_token(sampling: 
 
 @pytest.mark.parametrize("dtype", [mx.float32, mx.bfloat16], ids=str)
 @pytest.mark.parametrize("name", [name for name in SETTINGS if name not in ("xtc but for one", "xtc always")])
-def test_mlx_lm_draws_from_them(name: str, dtype: mx.Dtype) -> None:
+@pytest.mark.parametrize("coins", [500, *nightly(1500)])
+def test_mlx_lm_draws_from_them(name: str, dtype: mx.Dtype, coins: int) -> None:
     settings, logprobs = SETTINGS[name], normalised(logits_of(30), dtype)
     mx.random.seed(5)
     host = make_sampler(**settings)
     if "xtc_probability" in settings:  # it tosses a coin for each call
-        drawn = mx.concatenate([host(logprobs) for _ in range(1500)])
+        drawn = mx.concatenate([host(logprobs) for _ in range(coins)])
     else:
         drawn = host(mx.broadcast_to(logprobs, (DRAWS, VOCABULARY)))
     said = np.array(sampling_of(settings).probabilities(logprobs)[0], dtype=np.float64)
@@ -115,7 +117,8 @@ def test_rows_of_xtc_do_not_share_a_coin() -> None:
 DRAW_SAMPLING = Sampling(temp=0.8, top_p=0.9)
 
 
-def test_drafts_are_drawn_from_what_is_told() -> None:
+@pytest.mark.parametrize("count", [200, *nightly(500)])
+def test_drafts_are_drawn_from_what_is_told(count: int) -> None:
     processors = tuple(make_logits_processors({2: 1.5}, repetition_penalty=1.4))
     draw = Draw(DRAW_SAMPLING, processors, VOCABULARY)
     logits, history = logits_of(7), mx.array([1, 1, 4])
@@ -123,7 +126,7 @@ def test_drafts_are_drawn_from_what_is_told() -> None:
     token, distribution = draw(mx.array(logits), history)
     assert token.shape == (1,)
     assert distribution.shape == (1, VOCABULARY)
-    drawn = np.array(mx.concatenate([draw(mx.array(logits), history)[0] for _ in range(500)]))
+    drawn = np.array(mx.concatenate([draw(mx.array(logits), history)[0] for _ in range(count)]))
     changed = mx.array(logits)
     for processor in processors:
         changed = processor(history, changed)
@@ -134,8 +137,9 @@ def test_drafts_are_drawn_from_what_is_told() -> None:
     assert p > FALSE_ALARM
 
 
+@pytest.mark.parametrize("count", [60, *nightly(200)])
 @pytest.mark.parametrize("size", [VOCABULARY - 4, VOCABULARY + 4])
-def test_a_draft_with_other_rows_draws_within_the_targets(size: int) -> None:
+def test_a_draft_with_other_rows_draws_within_the_targets(size: int, count: int) -> None:
     # The bias names an id that a smaller draft does not have.
     draw = Draw(DRAW_SAMPLING, tuple(make_logits_processors({VOCABULARY - 1: 2.0})), VOCABULARY)
     logits = logits_of(8, vocabulary=size)
@@ -143,7 +147,7 @@ def test_a_draft_with_other_rows_draws_within_the_targets(size: int) -> None:
     assert distribution.shape == (1, VOCABULARY)
     assert float(mx.sum(distribution)) == pytest.approx(1.0, abs=1e-5)
     assert np.array(distribution[0, size:]).sum() == 0
-    tokens = {int(draw(mx.array(logits), mx.array([1]))[0]) for _ in range(200)}
+    tokens = {int(draw(mx.array(logits), mx.array([1]))[0]) for _ in range(count)}
     assert max(tokens) < min(size, VOCABULARY)
 
 

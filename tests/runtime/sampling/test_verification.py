@@ -15,6 +15,7 @@ import pytest
 from spectool.runtime.sampling.samplers import Sampling, log_probabilities
 from spectool.runtime.sampling.verification import accept_or_resample, choose, draw_from
 from spectool.tests.runtime.distributions import FALSE_ALARM, check, joint, p_value
+from spectool.tests.tiers import nightly
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 SMALL = 6
@@ -211,12 +212,15 @@ def test_a_block_accepts_as_much_as_any_rule_may() -> None:
         assert weight.mean() > alone.mean() + 0.01 or not place, "more than token by token"
 
 
-def test_rare_tokens_are_drawn_as_often_as_they_should() -> None:
+@pytest.mark.parametrize("calls", [100, *nightly(500)])
+def test_rare_tokens_are_drawn_as_often_as_they_should(calls: int) -> None:
     """Half of the mass lies on one token, and half on a hundred thousand others."""
     weights = np.full(100_001, 0.5 / 100_000, dtype=np.float32)
     weights[50_000] = 0.5
     mx.random.seed(12)
-    drawn = np.concatenate([np.array(draw_from(mx.broadcast_to(mx.array(weights), (20, 100_001)))) for _ in range(500)])
+    drawn = np.concatenate(
+        [np.array(draw_from(mx.broadcast_to(mx.array(weights), (20, 100_001)))) for _ in range(calls)]
+    )
     counts = np.bincount(np.minimum(drawn // 10_000, 9) + 10 * (drawn == 50_000), minlength=20)
     exact = np.array([0.05] * 10 + [0.0] * 5 + [0.5] + [0.0] * 4)
     assert p_value(counts, exact) > FALSE_ALARM, "seed 12"
@@ -243,7 +247,8 @@ def test_disjoint_distributions_accept_nothing() -> None:
             assert second == -1
 
 
-def test_choose_takes_the_rule_that_fits() -> None:
+@pytest.mark.parametrize("draws", [400, *nightly(2000)])
+def test_choose_takes_the_rule_that_fits(draws: int) -> None:
     logprobs = log_probabilities(mx.array(np.random.default_rng(1).normal(0, 1, (3, SMALL))))
     draft, q = (5, 5), mx.array([[0.0] * 5 + [1.0]] * 2)
     best = mx.argmax(logprobs, axis=-1).tolist()
@@ -252,6 +257,6 @@ def test_choose_takes_the_rule_that_fits() -> None:
     assert choose(logprobs, logprobs, Sampling(temp=1e-3), draft).tolist() == best, "nothing drawn"
     # All of q on token 5: kept with probability p(5), and never drawn again.
     mx.random.seed(3)
-    kept = [choose(logprobs, logprobs, Sampling(temp=1.0), draft, q)[0].item() == 5 for _ in range(2000)]
+    kept = [choose(logprobs, logprobs, Sampling(temp=1.0), draft, q)[0].item() == 5 for _ in range(draws)]
     chance = math.exp(logprobs[0, 5].item())
-    assert sum(kept) / 2000 == pytest.approx(chance, abs=5 * math.sqrt(chance * (1 - chance) / 2000))
+    assert sum(kept) / draws == pytest.approx(chance, abs=5 * math.sqrt(chance * (1 - chance) / draws))

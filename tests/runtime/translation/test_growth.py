@@ -10,14 +10,14 @@ from spectool.lab.ngram_model import DraftSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.tests.runtime.translation.worlds import World
 
+pytestmark = pytest.mark.nightly
 MOST = 3.0  # times as long for twice as much
 NOISE = 0.004  # seconds that count as nothing
 PROSE = "Zażółć gęślą jaźń, powiedział 12 razy; а потім додав: «Гаразд, ходімо до міста». "
 
 
 def drawn(low: int, high: int, count: int = 40_000) -> str:
-    rng = random.Random(7)
-    return "".join(chr(rng.randrange(low, high)) for _ in range(count))
+    return "".join(map(chr, random.Random(7).choices(range(low, high), k=count)))
 
 
 KINDS = {
@@ -34,21 +34,10 @@ KINDS = {
     "one word": drawn(0x61, 0x7B),
     "anything": "".join(map("".join, zip(drawn(0x21, 0x7F), drawn(0xA1, 0x500), drawn(0x3041, 0xD700), strict=True))),
 }
-PAIRS = (
-    "target:other",
-    pytest.param("other:target", marks=pytest.mark.nightly),
-    "qwen2.5:bielik-11b-v2.5",
-    *(
-        pytest.param(pair, marks=pytest.mark.slow)
-        for pair in (
-            "bielik-11b-v2.5:qwen2.5",
-            "gemma-3:bielik-11b-v2.5",
-            "llama-3.2:gemma-3",
-            "xlm-roberta-base:bielik-11b-v2.5",
-            "qwen2.5:xlm-roberta-base",
-        )
-    ),
-)
+SLOW = "bielik-11b-v2.5:qwen2.5 gemma-3:bielik-11b-v2.5 llama-3.2:gemma-3 xlm-roberta-base:bielik-11b-v2.5 "
+SLOW += "qwen2.5:xlm-roberta-base"
+PAIRS = ["target:other", "other:target", "qwen2.5:bielik-11b-v2.5"]
+PAIRS += [pytest.param(pair, marks=pytest.mark.slow) for pair in SLOW.split()]
 
 
 def too_slow(work: Callable[[Sequence[int]], None], ids: Sequence[int]) -> str:
@@ -86,7 +75,6 @@ def test_a_prompt(pair: str, world: Callable[[str], World]) -> None:
     assert not any(found.values()), found
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("pair", PAIRS)
 def test_token_by_token(pair: str, world: Callable[[str], World]) -> None:
     """A generation: every token is committed by itself, a draft is asked about and translated."""

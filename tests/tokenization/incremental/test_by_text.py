@@ -14,6 +14,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
+from spectool.tests.tiers import nightly
 from spectool.tokenization.incremental.by_text import TailReencoder, recent
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.roles import Roles
@@ -128,12 +129,13 @@ def made(kind: str, sample: list[str]) -> Tokenizer:
     return Tokenizer("scripts", Backend.from_str(json.dumps(spec)), Roles())
 
 
+@pytest.mark.parametrize("count", [30, *nightly(60)])
 @pytest.mark.parametrize("kind", ["BPE", "Unigram with an artificial space"])
 def test_a_long_text_is_cut_where_the_tokenizer_agrees(
-    kind: str, crossing_spaces: Callable[[str], Tokenizer], sample: list[str]
+    kind: str, crossing_spaces: Callable[[str], Tokenizer], sample: list[str], count: int
 ) -> None:
     tokenizer = crossing_spaces(kind)
-    encoder, text = TailReencoder(tokenizer), "".join(sample[:60])
+    encoder, text = TailReencoder(tokenizer), "".join(sample[:count])
     ids: list[int] = []
     for begin in range(0, len(text), 7):
         start, tail = encoder.join(ids, recent(text[:begin].encode()), text[begin : begin + 7].encode())

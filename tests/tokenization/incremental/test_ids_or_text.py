@@ -11,6 +11,7 @@ from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tok
 from tokenizers import Tokenizer as Backend
 
 from spectool import TokenizerError
+from spectool.tests.tiers import nightly
 from spectool.tokenization.incremental.adversarial import adversarial_texts
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import TailReencoder
@@ -71,9 +72,7 @@ JOINED = {
 _ALIKE = "ByteLevel with a space before"
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.nightly) if name == _ALIKE else name for name in JOINED]
-)
+@pytest.mark.parametrize("name", [*(name for name in JOINED if name != _ALIKE), *nightly(_ALIKE)])
 def test_steps_on_which_ids_are_joined(name: str, byte_level: Backend, rng: Any) -> None:
     tokenizer = made(byte_level, pre_tokenizer=pre_tokenizers.Sequence(JOINED[name]))
     assert reasons_for_text(tokenizer) == ()
