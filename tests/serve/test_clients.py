@@ -259,7 +259,7 @@ def test_a_cache_that_cannot_be_taken_back_harms_nobody_else(server: Server) -> 
             assert outcome(ended) == expected, "the text was there already"
             several = pool.submit(complete, server, PROMPTS, n=2)
             assert outcome(several) == expected or "no memory left" in outcome(several)
-            long = pool.submit(complete, server, PROMPTS[1], 200)
+            long = pool.submit(complete, server, PROMPTS[1], 1000)
             eventually(server, "running", 1)
             assert outcome(pool.submit(complete, server, PROMPTS[0], 1)) == alone(PROMPTS[0], 1)
             assert "no memory left" in outcome(long), "its batch is of no further use"
