@@ -11,14 +11,14 @@ Source: paper on cross-family speculative decoding for Polish, sections 5.4 and 
 
 from collections.abc import Sequence
 from math import sqrt
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy import stats
-from scipy.optimize import curve_fit
 
-from spectool.lab.paper_tables.trials import Frame
 from spectool.measure.intervals import LEVEL, Estimate, interval_ends
+
+if TYPE_CHECKING:
+    from spectool.lab.paper_tables.trials import Frame
 
 
 def mean_interval(values: Sequence[float]) -> Estimate:
@@ -81,11 +81,14 @@ class CostFit(NamedTuple):
         return CostModel(self.r.value, self.beta.value)
 
 
-def fit_cost(trials: Frame) -> CostFit | None:
+def fit_cost(trials: "Frame") -> CostFit | None:
     """The model fitted by least squares, with prompts taken as independent; None for fewer than 3 trials.
 
     ``trials`` come from `fixed_lengths`; the columns k, acceptance, speedup and draft_step are used.
     """
+    from scipy import stats  # not above: the formulas need neither SciPy nor pandas
+    from scipy.optimize import curve_fit
+
     n = len(trials)
     if n < 3:
         return None
@@ -100,7 +103,7 @@ def fit_cost(trials: Frame) -> CostFit | None:
     return CostFit(r, beta, timed=False)
 
 
-def fixed_lengths(trials: Frame) -> Frame:
+def fixed_lengths(trials: "Frame") -> "Frame":
     """Trials of fixed draft lengths that proposed something, with ``draft_step``, the drafter's time in plain steps."""
     some = trials[trials.k.notna() & trials.acceptance.notna()]
     draft_step = some.draft_seconds / (some.passes * (some.k + 1)) * some.plain_rate
@@ -148,6 +151,8 @@ def fitted_break_even(alpha: Sequence[float], rates: Sequence[float], plain: Seq
     """
     if len(alpha) < 3 or min(alpha) == max(alpha):
         return None
+    from scipy import stats
+
     line = stats.linregress(alpha, rates)
     if line.slope <= 0:
         return None
@@ -159,7 +164,7 @@ def fitted_break_even(alpha: Sequence[float], rates: Sequence[float], plain: Seq
     return BreakEven(at, reach, line.rvalue**2)
 
 
-def break_even_of(some: Frame) -> BreakEven | None:
+def break_even_of(some: "Frame") -> BreakEven | None:
     """The break-even point of some trials."""
     seen = some[some.acceptance.notna()]
     return fitted_break_even(seen.acceptance.tolist(), seen.rate.tolist(), seen.plain_rate.tolist())
@@ -182,7 +187,7 @@ def geometric_tokens(agreement: float, k: int) -> float:
     return sum(agreement**length for length in range(k + 1))
 
 
-def agreement(cycles: Frame) -> float | None:
+def agreement(cycles: "Frame") -> float | None:
     """The a of `geometric_tokens`: the share of draft tokens accepted among those that the target looked at.
 
     A rejection ends a cycle, and the target does not look at the tokens after it. None if it looked at none.
@@ -192,7 +197,7 @@ def agreement(cycles: Frame) -> float | None:
     return float(accepted / examined) if examined else None
 
 
-def expected_tokens(cycles: Frame) -> float | None:
+def expected_tokens(cycles: "Frame") -> float | None:
     """Tokens per pass if every draft token were accepted independently with the same probability.
 
     Each cycle counts with the tokens that it proposed, which may be fewer than k.
