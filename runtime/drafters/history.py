@@ -10,14 +10,14 @@ a text which goes another way from some place near its end, as the next turn of 
 Source: Blumer et al. 1985, "The smallest automaton recognizing the subwords of a text".
 """
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
 _REFRESHED = 32  # states that learn of a new occurrence, longest first: more make long repetitions quadratic
-_UNDOABLE = 4096  # latest tokens that can be taken back: an answer
+_UNDOABLE = 4096  # latest tokens, at least, that can be taken back: an answer
+_EACH = 4  # entries about a token in what can be taken back
 _BYTES = 700  # of memory that a token takes, with what its changes take
 
 
@@ -26,15 +26,6 @@ class Repeat(NamedTuple):
 
     follower: int  # place of the token that followed its latest earlier occurrence; 0 where there is none
     length: int  # tokens in it; 0 where no suffix has been seen before
-
-
-class _Changes(NamedTuple):
-    """What was before a token was added."""
-
-    last: int
-    states: int
-    repeat: Repeat
-    entries: list[tuple[Any, int, int | None]]  # a table, a place in it, and what was there; None for nothing
 
 
 class History:
@@ -54,7 +45,10 @@ class History:
         self._length = [0]  # of the longest sequence
         self._end = [-1]  # latest place at which its sequences end
         self._last = 0
-        self._undo: deque[_Changes] = deque(maxlen=_UNDOABLE)
+        # What the latest tokens have changed, flat, because a tuple for each would double their time: tables, places in
+        # them and what was there, None for nothing. Of each token: last state, states and repeat before, and changes.
+        self._changes: list[Any] = []
+        self._added: list[Any] = []
 
     @property
     def nbytes(self) -> int:
@@ -65,7 +59,7 @@ class History:
         """Change to another sequence; only what follows the common beginning is read, where that is near the end."""
         held = len(self.tokens)
         kept = held if self.tokens == list(tokens[:held]) else common_prefix(self.tokens, tokens)
-        if held - kept > len(self._undo):
+        if held - kept > len(self._added) // _EACH:
             self.__init__()  # type: ignore[misc]
             kept = 0
         while len(self.tokens) > kept:
@@ -76,25 +70,25 @@ class History:
     def append(self, token: int) -> None:
         """Add one token id."""
         following, link, length, end = self._next, self._link, self._length, self._end
-        before: list[tuple[Any, int, int | None]] = []
-        self._undo.append(_Changes(self._last, len(link), self.repeat, before))
+        changes, known = self._changes, len(self._changes)
+        last, states, repeat = self._last, len(link), self.repeat
         place = len(self.tokens)
         self.tokens.append(token)
         state = self._add({}, self._length[self._last] + 1, place)
         at = self._last
         while at >= 0 and token not in following[at]:
-            before.append((following[at], token, None))
+            changes += following[at], token, None
             following[at][token] = state
             at = link[at]
         if at >= 0:
             seen = following[at][token]
             if length[seen] != length[at] + 1:
                 shorter = self._add(dict(following[seen]), length[at] + 1, end[seen])
-                before.append((link, seen, link[seen]))
+                changes += link, seen, link[seen]
                 link[shorter] = link[seen]
                 link[seen] = shorter
                 while at >= 0 and following[at].get(token) == seen:
-                    before.append((following[at], token, seen))
+                    changes += following[at], token, seen
                     following[at][token] = shorter
                     at = link[at]
                 seen = shorter
@@ -105,14 +99,20 @@ class History:
         for _ in range(_REFRESHED):
             if at == 0:
                 break
-            before.append((end, at, end[at]))
+            changes += end, at, end[at]
             end[at] = place
             at = link[at]
+        self._added += last, states, repeat, len(changes) - known
+        if len(self._added) > 2 * _UNDOABLE * _EACH:
+            forgotten = len(self._added) - _UNDOABLE * _EACH
+            del changes[: sum(self._added[_EACH - 1 : forgotten : _EACH])], self._added[:forgotten]
 
     def _take_back(self) -> None:
         """Undo the latest `append`."""
-        self._last, states, self.repeat, entries = self._undo.pop()
-        for table, place, before in reversed(entries):
+        self._last, states, self.repeat, count = self._added[-_EACH:]
+        del self._added[-_EACH:]
+        for _ in range(count // 3):
+            before, place, table = self._changes.pop(), self._changes.pop(), self._changes.pop()
             if before is None:
                 del table[place]
             else:
