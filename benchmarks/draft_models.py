@@ -37,7 +37,7 @@ from tqdm import tqdm
 from spectool.artifacts.alignment import Alignment
 from spectool.artifacts.dictionary import Dictionary
 from spectool.measure.chips import cost_range, published
-from spectool.measure.first_guesses import right_proposals
+from spectool.measure.first_guesses import guesses, passages, right_proposals
 from spectool.measure.predict import RecordedModel, Text
 from spectool.measure.replay import replay
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet, Proposal
@@ -252,9 +252,9 @@ class KeptModel(Drafter):
 
     name, costs_a_pass, longest = "model", True, _LONGEST
 
-    def __init__(self, sides: Iterable[Side], translator: ByteAlignedTranslator | None) -> None:
+    def __init__(self, sides: Iterable[Side], translator: ByteAlignedTranslator | None, honesty: float) -> None:
         """Know what a model said; there is no translator where its tokens are the target's."""
-        self._kept, self._passes = Kept(), 0
+        self._kept, self._passes, self.honesty = Kept(), 0, honesty
         self._translated = None if translator is None else TranslatedDrafter(self._kept, translator)  # type: ignore[arg-type]
         self._chains = {
             (*side.prompt, *side.output[:at]): chain for side in sides for at, chain in enumerate(side.chains)
@@ -316,7 +316,7 @@ def session(
     model = recorded and recorded.fork()
     draft_cost = DraftCost(cost, cost * _READING)
     if model is not None and isinstance(policy, Policy):
-        policy.record(model.name).begin_model(draft_cost)
+        policy.record(model.name).begin_model(draft_cost, model.honesty)
     written, spent, totals = 0, 0.0, [0.0]
     tokens = [len(text.output) for text in texts]
     ends = set(accumulate(tokens))
@@ -476,7 +476,17 @@ def recorded(draft: str, source: str, target: str) -> tuple[list[Text], KeptMode
     for number, side in sides.items():
         next(asking([side], known[number]), None)  # ends where the model was not asked
     written = [Text(side.prompt, side.output[: len(side.chains)]) for side in sides.values()]
-    return written, KeptModel(sides.values(), translator)
+    return written, KeptModel(sides.values(), translator, honesty_of(draft, source[:2]))
+
+
+def honesty_of(draft: str, language: str) -> float:
+    """How often guesses of a draft model are right on the sample of a language, as a share of what it says of them."""
+    path = FOLDER / f"{draft}.{language}.guesses.json"
+    if not path.exists():
+        model, loaded = load_model(str(draft_of(draft)))
+        path.write_text(json.dumps(guesses(model, open_tokenizer(loaded), passages(f"sample:{language}"))))
+    found = json.loads(path.read_text())
+    return float(found["right"] / found["said"])
 
 
 @main.command("beliefs")

@@ -1,6 +1,6 @@
 """The command ``prune-draft``."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -59,9 +59,11 @@ def prune_draft(
         spectool prune-draft --draft ./gemma-3-270m --corpus texts/ --bits 8 -o gemma-texts
     """
     from spectool.artifacts.atomic import require_new
-    from spectool.build.packs.stage import open_pack
+    from spectool.build.packs.stage import described, open_pack
     from spectool.build.pruning.stage import prune_model
     from spectool.commands.shared.tokenizers import tokenizer_with_notes
+    from spectool.corpora import sample_names
+    from spectool.measure.first_guesses import passages
 
     if not (packs or corpora):
         raise click.UsageError("nothing says which tokens to keep: give --pack NAME, or --corpus TEXT")
@@ -70,8 +72,14 @@ def prune_draft(
     require_new(path)
     directory = model_directory(draft)
     whole = tokenizer_with_notes(directory)
-    finish: dict[str, Any] = {"finish": partial(in_form, bits=bits)} if bits else {}
-    manifest = prune_model(directory, whole, sources, path, say, ids, counted, **finish)
+    codes = [pack["language"].partition("-")[0] for pack in described(counted)]
+    texts = [f"sample:{code}" for code in codes if code in sample_names()]
+    finish = partial(
+        with_guesses,
+        form=partial(in_form, bits=bits) if bits else lambda directory: {},
+        texts=[passage for spec in [*texts, *corpora] for passage in passages(spec)],
+    )
+    manifest = prune_model(directory, whole, sources, path, say, ids, counted, finish)
     facts = dict(manifest.statistics)
     facts["ids to cover"] = {f"{100 * share:g}%": count for share, count in facts.pop("curve")}
     print_result(path, manifest, as_json, **facts)
@@ -82,6 +90,20 @@ def prune_draft(
 def draft_name(draft: str, languages: Sequence[str], bits: int | None = None) -> str:
     """The name of a pruned draft model in the user's cache, such as ``gemma-3-270m-pl-8bit``."""
     return "-".join([slug(str(Path(draft).expanduser())), *languages, *([f"{bits}bit"] if bits else [])])
+
+
+def with_guesses(directory: Path, form: Callable[[Path], Mapping[str, Any]], texts: Sequence[str]) -> dict[str, Any]:
+    """What ``form`` makes of a new model, and how it guesses on texts; see `prune_model` for what this returns."""
+    from spectool.measure.first_guesses import guesses
+    from spectool.runtime.loading import load_model
+    from spectool.tokenization.opening import open_tokenizer
+
+    made = dict(form(directory))
+    if texts:
+        say("trying its guesses")
+        model, loaded = load_model(str(directory))
+        made["guesses"] = guesses(model, open_tokenizer(loaded), texts)
+    return made
 
 
 def in_form(directory: Path, bits: int) -> dict[str, Any]:

@@ -21,14 +21,15 @@ from spectool.artifacts.atomic import atomic_file
 from spectool.artifacts.default_paths import AUTO, default_path, digest, draft_path, slug
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.pack import Pack
+from spectool.artifacts.pruned_draft import read_record
 from spectool.build.alignment.stage import build_alignment
 from spectool.build.corpus_reading import quiet
 from spectool.build.packs.bundled import bundled_packs
 from spectool.build.packs.stage import count_and_build, described, open_pack
-from spectool.build.pruning.stage import prune_model, read_record
+from spectool.build.pruning.stage import prune_model
 from spectool.commands.build_dict import options_for
 from spectool.commands.doctor import measured
-from spectool.commands.prune_draft import draft_name, model_directory
+from spectool.commands.prune_draft import draft_name, model_directory, with_guesses
 from spectool.commands.shared.console import open_text, progress, say, show
 from spectool.commands.shared.drafter_spec import drafter_of
 from spectool.commands.shared.tokenizers import named_tokenizer
@@ -39,7 +40,7 @@ from spectool.measure.bench.results import Options, Run, Verdict, verdict_of
 from spectool.measure.bench.run import run_benchmark
 from spectool.measure.doctor import SECONDS
 from spectool.measure.drafts import LARGEST, advise, cached_draft
-from spectool.measure.first_guesses import right_guesses, right_proposals, share
+from spectool.measure.first_guesses import passages, right_guesses, right_proposals, share
 from spectool.measure.forms import keep_fastest
 from spectool.measure.machines import cheaper_here
 from spectool.measure.predict import Text
@@ -65,7 +66,6 @@ _UNMEASURED = (
 _WINDOW = 32  # tokens of a prompt from the text, in languages without built-in prompts
 _FEWEST = 0.02  # of the target's longer tokens that a draft's vocabulary has as well
 _LONG = 3  # bytes: shorter tokens are in every vocabulary
-_TRIED, _TRIED_LENGTH = 8, 600  # texts, and characters of each, on which first guesses are compared
 
 
 @dataclass
@@ -172,12 +172,13 @@ class Setup:
         inputs = {"packs": described(packs), "files": [file for each in texts for file in _files(each)]}
         kept = _is_made_from(record, inputs, whole=draft.fingerprint) and "forms" in record.statistics
         if bundled and not kept:
-            _require_language(name, draft, target, _passages(bundled))
+            _require_language(name, draft, target, passages(bundled))
 
         def make() -> None:
             shutil.rmtree(path, ignore_errors=True)
-            finish = partial(keep_fastest, texts=_passages(text), progress=say)
-            corpora = list(map(open_corpus, texts))
+            tried, corpora = passages(text), list(map(open_corpus, texts))
+            forms = partial(keep_fastest, texts=tried, progress=say)
+            finish = partial(with_guesses, form=forms, texts=tried)
             prune_model(model_directory(name), draft, corpora, path, say, packs=packs, finish=finish)
 
         self._step("prune-draft", used, kept, make)
@@ -311,8 +312,3 @@ def _is_made_from(manifest: Manifest | None, inputs: dict[str, Any], **fingerpri
 
 def _files(spec: str) -> list[dict[str, Any]]:
     return open_corpus(spec).describe_inputs()
-
-
-def _passages(spec: str) -> list[str]:
-    """Beginnings of documents, few enough for a draft model to read in seconds."""
-    return [document.text[:_TRIED_LENGTH] for document in islice(open_corpus(spec), _TRIED)]

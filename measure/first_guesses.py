@@ -11,21 +11,45 @@ So a draft that the target has committed within a token of the draft is taken to
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import mlx.core as mx
 
+from spectool.corpora import open_corpus
 from spectool.measure.predict import Text
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.tokenizer import Tokenizer
 
+_TEXTS, _LENGTH = 8, 600  # passages of a text that a draft model is tried on, and characters of each
+
+
+def passages(spec: str) -> list[str]:
+    """Beginnings of the documents of a corpus, few enough for a draft model to read in seconds."""
+    return [document.text[:_LENGTH] for document in islice(open_corpus(spec), _TEXTS)]
+
 
 def most_probable(model: Any, draft: Tokenizer, tokens: Sequence[int]) -> list[int]:
     """What a model guesses at each place of a text, given what is before it, and the BOS that it was trained with."""
-    before = [0 if draft.roles.bos is None else draft.roles.bos]
-    logits = model(mx.array([[*before, *tokens[:-1]]]))[0]
-    return [int(token) for token in mx.argmax(logits, axis=-1)]
+    return [int(token) for token in mx.argmax(_logits(model, draft, tokens), axis=-1)]
+
+
+def guesses(model: Any, draft: Tokenizer, texts: Iterable[str]) -> dict[str, float]:
+    """How a draft model guesses each token of texts in its own tokenizer: what it says of its guesses, what is right.
+
+    Returns:
+        The number of ``places``, and on average over them the probability that the model ``said`` of its guess, and
+        the share that is ``right``, 0..1.
+    """
+    places, said, right = 0, 0.0, 0
+    for text in texts:
+        if ids := draft.encode(text):
+            logits = _logits(model, draft, ids).astype(mx.float32)
+            sure, found = mx.softmax(logits, axis=-1).max(axis=-1), mx.argmax(logits, axis=-1)
+            places, said = places + len(ids), said + float(sure.sum())
+            right += int((found == mx.array(ids)).sum())
+    return {"places": places, "said": round(said / max(1, places), 4), "right": round(right / max(1, places), 4)}
 
 
 def right_guesses(model: Any, draft: Tokenizer, target: Tokenizer, texts: Iterable[str]) -> Iterator[bool]:
@@ -58,6 +82,13 @@ def share(right: Iterable[bool]) -> float:
     """The share of guesses that are right; 0 where there are none."""
     found = list(right)
     return sum(found) / max(1, len(found))
+
+
+def _logits(model: Any, draft: Tokenizer, tokens: Sequence[int]) -> mx.array:
+    """Logits [tokens, vocabulary] for each token of a text, of which there is one at least."""
+    before = [0 if draft.roles.bos is None else draft.roles.bos]
+    found: mx.array = model(mx.array([[*before, *tokens[:-1]]]))[0]
+    return found
 
 
 def _places(tokenizer: Tokenizer, ids: Sequence[int], data: bytes) -> list[tuple[int, int]]:

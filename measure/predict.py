@@ -48,6 +48,7 @@ class RecordedModel(Drafter):
     def __init__(self, drafter: Drafter, said: dict[tuple[int, int], tuple[Proposal, int]] | None = None) -> None:
         """Ask ``drafter``; ``said`` has proposals and their passes by place and number of tokens."""
         self.name, self.longest, self.asked = drafter.name, drafter.longest, list[tuple[int, int]]()
+        self.honesty = drafter.honesty
         self._drafter, self._said, self._passes = drafter, {} if said is None else said, 0
         self.start(())
 
@@ -132,7 +133,7 @@ def play(
     """
     checking, model = 0.0, model and model.fork()
     if model is not None and isinstance(policy, Policy):
-        policy.record(model.name).begin_model(cost)
+        policy.record(model.name).begin_model(cost, model.honesty)
 
     def on_cycle(tokens: int, plain_passes: float) -> None:
         nonlocal checking

@@ -15,6 +15,7 @@ from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.default_paths import AUTO, default_path, draft_path, find_artifact, find_draft
 from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.manifest import Manifest
+from spectool.artifacts.pruned_draft import honesty_of
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tokenization.hub_names import cached_snapshot, looks_like_hub_id, require_on_hub
@@ -287,7 +288,7 @@ def _from_model(
     # A draft sees the BOS that it was trained with, not the one of the target's prompt.
     size = len(opened.draft.token_bytes)
     source = ModelSource(model, bos=draft.roles.bos, size=size, min_probability=min_probability)
-    return TranslatedDrafter(source, translator)
+    return TranslatedDrafter(source, translator, honesty=honesty_of(Path(draft.name)))
 
 
 def alignments_for(target: Tokenizer, fits: Callable[[Mapping[str, Any]], bool]) -> Iterator[Path]:

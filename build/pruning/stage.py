@@ -15,6 +15,7 @@ from spectool import ArtifactError, TokenizerError
 from spectool.artifacts.atomic import atomic_directory, require_new, require_space
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.pack import Pack
+from spectool.artifacts.pruned_draft import FORMAT, RECORD, VERSION
 from spectool.build.corpus_reading import Progress
 from spectool.build.pruning.sources import COUNTED, SEED, counted_pack, counted_text, describe_sources
 from spectool.build.pruning.vocabulary import (
@@ -32,8 +33,6 @@ from spectool.tokenization.fingerprint import PROBES
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
-RECORD, PRUNED_FORMAT, PRUNED_VERSION = "pruning.json", "spectool-pruned-draft", 2
-"""What was pruned, with the figures that the command prints, next to the model."""
 LEGAL = ("LICEN*", "NOTICE*", "USE_POLICY*")
 """Files that have to accompany a model's weights."""
 _NAMING = ("chat_template.*", "special_tokens_map.json")
@@ -116,8 +115,8 @@ def prune_model(
             size = write_weights(weights, rows, directory, bar.update)
         form = dict(finish(directory))
         manifest = Manifest(
-            PRUNED_FORMAT,
-            PRUNED_VERSION,
+            FORMAT,
+            VERSION,
             arguments={"ids": ids, "coverage": COVERAGE, "counted": COUNTED, "seed": SEED},
             tokenizers={"whole": whole.identity, "pruned": pruned.identity | {"name": out.name}},
             inputs=describe_sources(corpora, packs),
@@ -131,14 +130,6 @@ def prune_model(
         )
         _write_json(directory / RECORD, asdict(manifest))
         return manifest
-
-
-def read_record(model: Path) -> Manifest | None:
-    """What is recorded of how a model was pruned; None where nothing is, or nothing that can be read."""
-    try:
-        return Manifest.of(json.loads((model / RECORD).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return None
 
 
 def _ids_in(configs: Sequence[Any]) -> set[int]:

@@ -65,6 +65,7 @@ class Drafter:
         draws: Whether it may draw from MLX's random state, which is that of the text then.
         longest: The most tokens that it proposes where nobody fixes their number.
         cache: Cache of its draft model; None where there is none.
+        honesty: The share of what its draft model says that has come true, as far as anybody has measured it.
     """
 
     name: str = "drafter"
@@ -72,6 +73,7 @@ class Drafter:
     draws: bool = True
     longest: int = MAX_DRAFT_TOKENS
     cache: "TextCache | None" = None
+    honesty: float | None = None
 
     @property
     def passes(self) -> int:

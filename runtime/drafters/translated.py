@@ -27,7 +27,11 @@ class TranslatedDrafter(Drafter):
     name = "model"  # as one with the same tokenizer
 
     def __init__(
-        self, source: "ModelSource", translator: "ByteAlignedTranslator", num_draft_tokens: int | None = None
+        self,
+        source: "ModelSource",
+        translator: "ByteAlignedTranslator",
+        num_draft_tokens: int | None = None,
+        honesty: float | None = None,
     ) -> None:
         """Join ``source`` and ``translator``.
 
@@ -36,8 +40,9 @@ class TranslatedDrafter(Drafter):
             translator: Between its ids and the target's.
             num_draft_tokens: Maximum number of draft tokens in a cycle, which may become more or fewer target tokens.
                 None asks for as many as target tokens are wanted.
+            honesty: The share of what the model says that has come true, if it is known.
         """
-        self.costs_a_pass, self.cache = source.costs_a_pass, source.cache
+        self.costs_a_pass, self.cache, self.honesty = source.costs_a_pass, source.cache, honesty
         self._source, self._translator = source, translator
         self._num_draft_tokens = num_draft_tokens
         self._known: list[int] = []  # what the translator has been told
@@ -52,7 +57,7 @@ class TranslatedDrafter(Drafter):
 
     def fork(self) -> "TranslatedDrafter":
         """A drafter with the same model and tables, and with a cache and a text of its own."""
-        return TranslatedDrafter(self._source.fork(), self._translator.fork(), self._num_draft_tokens)
+        return TranslatedDrafter(self._source.fork(), self._translator.fork(), self._num_draft_tokens, self.honesty)
 
     @property
     def nbytes(self) -> int:

@@ -78,7 +78,7 @@ def new_policy(model: Any, drafter: Drafter | DrafterSet | None = None, *, measu
     for member in members_of(drafter):
         if member.costs_a_pass:
             draft = None if member.cache is None else member.cache.model
-            policy.record(member.name).begin_model(_draft_cost(draft, model, whole, measure))
+            policy.record(member.name).begin_model(_draft_cost(draft, model, whole, measure), member.honesty)
     return policy
 
 

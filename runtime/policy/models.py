@@ -33,7 +33,6 @@ _BELIEVED = (
 Gemma 3 270M on Polish, answers and people's text (``python benchmarks/draft_models.py beliefs``)."""
 _FURTHER = 0.60, 0.67, 0.72, 0.77, 0.77, 0.77, 0.77
 """The same of each token after it, if those before are right."""
-_HONEST = 0.75  # share of what a model says that comes true, below which it is believed less than those
 DOUBTED = 0.5  # of the probability of a look-up's first token is left where a model says otherwise
 _CATCHING_UP = 8  # missed tokens that a model reads in the pass of its first draft; more take passes of their own
 
@@ -67,12 +66,12 @@ class Prospect(NamedTuple):
         right = [Candidate(NOTHING, [probability] * most)]
         return [right if at in asked else own for at, (_, _, own) in enumerate(self.texts)]
 
-    def expected(self, share: float, most: int, asked: Container[int], costs: Sequence[float]) -> float:
+    def expected(self, believed: float, most: int, asked: Container[int], costs: Sequence[float]) -> float:
         """What the pass is worth on average, in tokens of one text, once models are asked for ``most`` tokens.
 
-        They are right in a ``share`` of what they say.
+        What they say is ``believed`` times as probable as that of others.
         """
-        worths, believed = [], min(1.0, share / _HONEST)
+        worths = []
         for by_level in zip(*_BELIEVED, strict=True):
             offered = [
                 [Candidate(NOTHING, [believed * each for each in (by_level[level_of(own)], *_FURTHER[: most - 1])])]
@@ -121,10 +120,9 @@ class Models:
         most = max([self.most(model, texts[at].limit) for at, model in asked.items()])
         token = record.cost_of_token * self._share(record, len(asked), prospect.together)
         drafting = [cost + length * token for length, cost in enumerate(costs[: most + 1])]
-        sure = record.acceptance.share
-        expected = prospect.expected(sure, most, asked, drafting)
+        expected = prospect.expected(record.believed, most, asked, drafting)
         promised = expected + record.gain
-        count, _, _ = best(prospect.if_right(min(1.0, sure), most, asked), drafting, rate)
+        count, _, _ = best(prospect.if_right(min(1.0, record.acceptance.share), most, asked), drafting, rate)
         count = max(1, count)
         gain = record.usual_gain(promised - worth)
         if promised <= worth and not record.may_try(drafting[count] - costs[0]):

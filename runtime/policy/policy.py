@@ -144,7 +144,7 @@ class Policy:
         if together == 1 and costs[-1] > FAR_OFF and self.curve is not ASSUMED:
             tried = self.trials.costs(costs, self.drift().hoped(costs, 1 + refed))
         rate = self.rate
-        length, picks, worth = best(offered, tried, rate)
+        length, picks, worth = best(offered, self.account.affordable(tried), rate)
         found = [pick.cut(length) for pick in picks] if length else picks
         proposals = [pick.believed for pick in found]
         if tried[length] < costs[length]:

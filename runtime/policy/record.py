@@ -1,6 +1,7 @@
 """What drafters have shown with a model, what their drafts cost, and what drafting may still lose."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 from spectool.runtime.drafters.drafter import Proposal, accepted_length
@@ -10,9 +11,10 @@ MAX_LOSS = 0.01  # of the time that drafting may lose in the long run
 ALLOWANCE = 1.5  # plain passes that drafting may lose before that: two wrong proposals of a dear drafter
 SURPLUS = 32.0  # plain passes won that may be lost again, so that a text which turns unpredictable is noticed
 DECAY = 0.98  # weight of what was learnt, from one time to the next: the last 50 count, because texts change
-_PRIOR = 4.0, 0.75  # tokens of a model that count as judged at first, and the share of what it says that came true
+_UNKNOWN = 4.0, 0.75  # tokens of a model that count as judged at first, and the share of what it says that came true
+_MEASURED = 40.0  # tokens that count as judged at first where that share was measured
 _TRIAL = 1.0  # plain passes of asking a model after which what was learnt counts as much as what was expected
-_TRIALS = 10  # asks at most after which it does
+_TRIALS = 14  # asks at most after which it does
 _GAINING = 0.25  # of the rest of a text, in which asking a model is taken to pay as it does now
 _KNOWN = 16.0  # cycles after which what it usually gained counts as much as that
 _FORGIVING = 0.999  # weight of what was learnt of a model, for a cycle in which it is not asked: it is tried again
@@ -69,20 +71,27 @@ class Record:
     def __init__(self) -> None:
         self.acceptance = Acceptance(prior=4.0, share=0.9)
         self.cost = DraftCost(0.0, 0.0)
+        self._usual_share = 1.0  # of a model whose guesses are as probable as what is expected of one
         self._tokens_per_pass = 1.0
         self._asks = self._gained = 0.0  # of a model: how often, and tokens
         self._cycles = self._gains = 0.0  # in which it could have been asked, and tokens that this promised to gain
         self._spare = 0.0  # plain passes that trying it may take
 
-    def begin_model(self, cost: DraftCost) -> None:
-        """Say that the drafter is a model, and what it costs."""
+    def begin_model(self, cost: DraftCost, honesty: float | None = None) -> None:
+        """Say that the drafter is a model, what it costs, and the share of what it says that comes true, if known."""
         self.cost = cost
-        self.acceptance = Acceptance(*_PRIOR)
+        self.acceptance = Acceptance(*_UNKNOWN) if honesty is None else Acceptance(_MEASURED, honesty)
+        self._usual_share = _UNKNOWN[1] if honesty is None else 1.0  # an unknown one may be as good as others
 
     @property
     def cost_of_token(self) -> float:
         """Plain passes for each target token that a model drafts; one with another tokenizer makes more or fewer."""
         return self.cost.token / self._tokens_per_pass
+
+    @property
+    def believed(self) -> float:
+        """How probable what a model says is, as a share of what is expected of one."""
+        return min(1.0, self.acceptance.share / self._usual_share)
 
     @property
     def gain(self) -> float:
@@ -144,6 +153,11 @@ class LossAccount:
     def __init__(self) -> None:
         """An account of `ALLOWANCE` passes, and `MAX_LOSS` of the time since."""
         self.left = ALLOWANCE
+
+    def affordable(self, costs: Sequence[float]) -> Sequence[float]:
+        """Those ``costs`` of passes, by draft length, after which drafting would not have to rest for long."""
+        most = costs[0] + self.left + ALLOWANCE
+        return costs if costs[-1] <= most else list(takewhile(lambda cost: cost <= most, costs))
 
     def charge(self, won: float, passes: float) -> None:
         """Add what a cycle with drafts has won, below 0 lost, in the time of this many plain passes."""

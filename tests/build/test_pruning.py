@@ -22,10 +22,11 @@ from tokenizers import decoders, models, pre_tokenizers
 from transformers import AutoTokenizer
 
 from spectool import ArtifactError, TokenizerError
+from spectool.artifacts.pruned_draft import RECORD, read_record
 from spectool.build.corpus_reading import sample_texts
 from spectool.build.packs.stage import open_pack
 from spectool.build.pruning.sources import counted_pack, counted_text
-from spectool.build.pruning.stage import RECORD, prune_model, read_record
+from spectool.build.pruning.stage import prune_model
 from spectool.build.pruning.vocabulary import choose_ids, needed_ids, placeholders, pruned_spec, renumber
 from spectool.build.pruning.weights import open_weights
 from spectool.corpora import open_corpus
@@ -241,6 +242,7 @@ def test_the_directory_is_a_model(tmp_path: Path) -> None:
     small = tmp_path / "small"
     record = read_record(small)
     assert record is not None and record.statistics["ids"] == found["statistics"]["ids"]
+    assert record.statistics["guesses"]["places"] > 1000
     assert (small / "chat_template.jinja").read_text() == "{{ messages }}"
     assert not (small / "vocab.json").exists()
     config = json.loads((small / "config.json").read_text())

@@ -19,15 +19,16 @@ from mlx_lm.models import llama
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
+from spectool.artifacts.pruned_draft import honesty_of, read_record
 from spectool.build.alignment import check
 from spectool.build.alignment.replayed_text import Written, written
-from spectool.build.pruning.stage import read_record
 from spectool.commands.prune_draft import model_directory
 from spectool.commands.setup_steps import ALL, DRAFT, LOOK_UPS, PLAIN, Setup, local
 from spectool.corpora import sample_path
 from spectool.measure.bench.results import PLAIN as NO_DRAFTS
 from spectool.measure.bench.results import Block, Verdict, verdict_of
 from spectool.runtime.demo_models import demo_path
+from spectool.runtime.loading import load_drafter
 from spectool.tests.measure.bench.runs import block, generation, run_of
 from spectool.tests.running import error_of, figures, run
 from spectool.tokenization.tokenizer import Tokenizer
@@ -193,6 +194,8 @@ def test_a_draft_model_needs_no_text_and_the_command_no_paths(
     made = ["spectool", "generate", "--model", str(TARGET), "--draft-model", "other-draft-pl"]
     record = read_record(cache / "drafts" / "other-draft-pl")
     assert record is not None and record.inputs["packs"][0]["name"] == polish.name and record.statistics["forms"] == []
+    drafter = load_drafter(TARGET, draft_model=made[-1], history=False)
+    assert drafter is not None and drafter.members[0].honesty == honesty_of(cache / "drafts" / made[-1]) is not None
     for draft in (made[-1], "auto"):
         written = figures(*made[1:-1], draft, "--no-history", "--num-draft-tokens", 2, "--prompt", "Most w", "-m", 4)
         assert "model" in written["sources"]

@@ -8,10 +8,12 @@ import mlx.core as mx
 import pytest
 from mlx.utils import tree_flatten
 
+from spectool.artifacts.manifest import Manifest
+from spectool.artifacts.pruned_draft import FORMAT, RECORD, VERSION, honesty_of
 from spectool.commands.prune_draft import in_form
 from spectool.corpora import open_corpus
 from spectool.measure import forms
-from spectool.measure.first_guesses import most_probable, right_guesses, right_proposals, share
+from spectool.measure.first_guesses import guesses, most_probable, right_guesses, right_proposals, share
 from spectool.measure.predict import Text
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.lookup import LookupDrafter
@@ -59,6 +61,31 @@ def test_guesses_are_those_of_plain_passes() -> None:
     assert most_probable(model, tokenizer, ids) == alone
     right = list(right_guesses(model, tokenizer, tokenizer, [tokenizer.bytes_of(ids).decode()]))
     assert sum(right) >= sum(guess == token for guess, token in zip(alone, ids, strict=True)) > 0
+
+
+def test_what_a_model_says_of_its_guesses_is_that_of_plain_passes(tmp_path: Path) -> None:
+    model, loaded = load_model(str(demo_path("draft")))
+    tokenizer = open_tokenizer(loaded)
+    said, right = list[float](), 0
+    for text in TEXTS[:2]:
+        ids = tokenizer.encode(text)
+        for at, token in enumerate(ids):
+            row = mx.softmax(model(mx.array([[tokenizer.roles.bos, *ids[:at]]]))[0, -1].astype(mx.float32))
+            said.append(float(row.max()))
+            right += int(mx.argmax(row)) == token
+    found = guesses(model, tokenizer, [*TEXTS[:2], ""])
+    assert found["places"] == len(said) and found["said"] == pytest.approx(sum(said) / len(said), abs=1e-3)
+    assert abs(found["right"] * len(said) - right) <= 1, "two equally probable tokens may change places"
+    for say, expected in (
+        ({"places": 900, "said": 0.5, "right": 0.4}, 0.8),
+        ({"places": 900, "said": 0.4, "right": 0.5}, 1.0),
+        *[(each, None) for each in (found, {}, None, [1], "x", {"places": 900, "said": float("nan"), "right": 0.4})],
+        *[({"places": 900, "said": each, "right": 0.4}, None) for each in (0, -1, "0.5x", None, [], 1e400 * 0)],
+    ):
+        sides = {"whole": tokenizer.identity, "pruned": tokenizer.identity}
+        (tmp_path / RECORD).write_text(Manifest(FORMAT, VERSION, {}, sides, {}, {"guesses": say}).to_json())
+        assert honesty_of(tmp_path) == expected, say
+    assert honesty_of(tmp_path / "none") is None
 
 
 def test_look_ups_are_asked_at_every_token() -> None:

@@ -10,7 +10,7 @@ from spectool.runtime.drafters.drafter_slot import DrafterSlot, TextDrafters
 from spectool.runtime.policy.candidate import Candidate, best
 from spectool.runtime.policy.curve import PassCurve
 from spectool.runtime.policy.policy import Choice, Policy
-from spectool.runtime.policy.record import DraftCost
+from spectool.runtime.policy.record import ALLOWANCE, DraftCost
 from spectool.tests.runtime.fake_drafters import Fixed
 
 
@@ -156,6 +156,24 @@ def test_a_useless_model_is_asked_less_and_less_and_then_again() -> None:
         cycle(policy, text, [1])
         asked.append(model.made > before)
     assert asked[0] and 0 < sum(asked[100:]) < 40
+
+
+@pytest.mark.parametrize("honesty", [None, 0.9])
+def test_bad_luck_ends_a_model_later_that_was_honest_before(honesty: float | None) -> None:
+    model = Model([4, 4, 4])
+    policy, text = Policy(FLAT), text_of(model)
+    policy.record("model").begin_model(DraftCost(0.1, 0.0), honesty)
+    for _ in range(8):
+        cycle(policy, text, [1])
+    asked = sum(bool(cycle(policy, text, [4, 4, 4, 1]).tokens) for _ in range(20))
+    assert asked == 20 if honesty else asked < 4, "one that may be useless is hardly tried"
+
+
+def test_a_dear_wrong_draft_does_not_end_drafting_for_long() -> None:
+    steep = curve(1.0, 1.3, 1.8, 2.3, 2.85, 3.4, 3.95, 4.5, 5.05)
+    policy, text = Policy(steep), text_of(Sure([7] * 8, 0.99))
+    drafted = [len(cycle(policy, text, [1], 8).tokens) for _ in range(4)]
+    assert 0 < drafted[0] < 8 and policy.account.left > -2 * ALLOWANCE
 
 
 def test_a_useless_drafter_that_counts_no_passes_is_given_up_as_well() -> None:
