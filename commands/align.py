@@ -18,7 +18,7 @@ from spectool.commands.shared.options import command, draft_option, option, out_
     default="sample:all",
     metavar="C",
     help="Text to judge the pair on, in the language that the model will write, as for build-dict; by default the "
-    "bundled Polish and Ukrainian samples.",
+    "bundled samples of all languages.",
     show_default=False,
 )
 @out_option

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from spectool.artifacts.default_paths import draft_path, slug
+from spectool.build.packs.bundled import bundled_packs
 from spectool.commands.shared.console import open_text, print_result, say, say_next
 from spectool.commands.shared.options import (
     Whole,
@@ -22,7 +23,9 @@ from spectool.commands.shared.options import (
 
 @command("prune-draft")
 @draft_option(metavar="M", help="Draft model to prune, in MLX format: a directory or a hub id.")
-@pack_option(help="Counts of a language to keep: pl, uk or crh, which are bundled, or a file; may be repeated.")
+@pack_option(
+    help=f"Counts of a language to keep: {', '.join(bundled_packs())}, which are bundled, or a file; may be repeated."
+)
 @corpora_option(help="Text in a language to keep, as for build-dict; may be repeated.")
 @path_option("-o", "--out", metavar="DIR", help="Directory to write; by default in your cache folder.")
 @option(

@@ -166,7 +166,8 @@ class Setup:
         bundled = f"sample:{language}" if language in sample_names() else None
         text = bundled or next(iter(texts), "sample:all")
         if text == "sample:all":
-            say(f"no text in {language} is bundled, so Polish and Ukrainian stand in for it; --corpus names some")
+            others = ", ".join(sample_names())
+            say(f"no text in {language} is bundled, so the samples of {others} stand in for it; --corpus names some")
         used = draft_name(name, [self.language])
         path, record = draft_path(used), read_record(draft_path(used))
         inputs = {"packs": described(packs), "files": [file for each in texts for file in _files(each)]}

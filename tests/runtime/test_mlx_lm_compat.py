@@ -34,6 +34,11 @@ ATTRIBUTES = {
     "has_thinking think_start think_end structural_markers",
     "models.cache.RotatingKVCache": "make_mask is_trimmable trim",
 }
+FOLLOWS = {  # who follows what, by the name's beginning; the folder `runtime/mlx_lm_compat` follows the rest
+    "models.cache": "runtime/caches",
+    "sample_utils": "runtime/sampling/samplers.py",
+    "tokenizer_utils": "serve/call_forms.py",
+}
 # What is followed beyond names: the CRC-32 of its source.
 FOLLOWED = {
     "models.cache.KVCache": 4150954462,
@@ -92,7 +97,8 @@ def test_attributes_that_we_use_are_there(name: str) -> None:
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_what_is_followed_has_not_changed(name: str) -> None:
     digest = zlib.crc32(inspect.getsource(found(name)).encode())  # type: ignore[arg-type]
-    assert digest == FOLLOWED[name], f"mlx-lm has changed {name}: read it, adapt runtime/mlx_lm_compat, note {digest}"
+    follower = next((who for begin, who in FOLLOWS.items() if name.startswith(begin)), "runtime/mlx_lm_compat")
+    assert digest == FOLLOWED[name], f"mlx-lm has changed {name}: read it, adapt {follower}, note {digest}"
 
 
 def test_the_version_is_the_one_that_is_tested() -> None:

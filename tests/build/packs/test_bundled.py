@@ -13,7 +13,7 @@ from spectool.build.packs.pieces import split
 from spectool.build.packs.stage import build_pack, open_pack
 from spectool.corpora import open_corpus
 
-LANGUAGES = ("pl", "uk", "crh")
+LANGUAGES = tuple(bundled_packs())
 LEAST, LEAST_NAMES = 3, 10
 SECRET = "Pani Zdzisława Brzęczyszczykiewicz z ulicy Lipowej 17 zalega z czynszem od stycznia, pisze jej sąsiad."
 
