@@ -240,6 +240,8 @@ class Loop:
         text, chosen = latest.text, latest.chosen
         if not text.may_run_ahead or text.remaining == 0 or not text.drafting_paused() or not isinstance(chosen, Pass):
             return
+        if text.policy.drift().wants_plain:
+            return  # a pass is timed by itself
         random_state = text.randomness.unread()
         mx.async_eval(chosen.tokens, random_state)  # type: ignore[no-untyped-call]
         text.own.quantize()

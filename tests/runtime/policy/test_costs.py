@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 import pytest
 
 from spectool import RuntimeUnsupported
-from spectool.runtime import Sampling, generate_step
+from spectool.runtime import DraftStatistics, Sampling, generate_step
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.drafter import DrafterSet
 from spectool.runtime.drafters.lookup import LookupDrafter
@@ -16,7 +17,7 @@ from spectool.runtime.policy.curve import ASSUMED
 from spectool.runtime.policy.measuring import time_passes
 from spectool.runtime.policy.pass_costs import PassCosts, costs_path, load_costs, save_costs
 from spectool.runtime.settings import LONGEST_DRAFT
-from spectool.tests.runtime.fake_drafters import Fixed
+from spectool.tests.runtime.fake_drafters import Fixed, Reference
 from spectool.tests.runtime.models import KINDS, perturbed, prompts, tiny_model
 
 
@@ -105,6 +106,20 @@ def test_a_damaged_file_is_ignored_and_named(damage: str, caplog: pytest.LogCapt
     path.write_text(damage, encoding="utf-8")
     assert new_policy(model, measure=False).curve is ASSUMED
     assert f"ignoring {path}: expected measurements" in caplog.text
+
+
+@pytest.mark.parametrize("options", [{}, {"seed": 1}, {"logits_processors": [lambda tokens, logits: logits]}])
+def test_plain_passes_that_are_wanted_for_comparison_are_timed(options: dict[str, Any]) -> None:
+    """Whether a pass could begin ahead or not: else nothing would be drafted any more."""
+    model: Any = tiny_model()
+    save_costs(model_key(model), PassCosts("m", "CPU", {64: {1: 1.0, 2: 1.0, 4: 1.0}}, {64: 1.0}, ()))
+    prompt = mx.array([1, 2, 3])
+    drafter = Reference([int(token) for token, *_ in generate_step(prompt, model, max_tokens=100)])
+    drafter.longest, statistics = 1, DraftStatistics()
+    for _ in generate_step(prompt, model, drafter=drafter, max_tokens=100, statistics=statistics, **options):
+        pass
+    assert statistics.policy is not None and statistics.policy.drift()._seen[False] > 1
+    assert statistics.accepted > 20
 
 
 @pytest.mark.parametrize("temp", [0.0, 1.0])
