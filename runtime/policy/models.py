@@ -66,11 +66,13 @@ class Prospect(NamedTuple):
         right = [Candidate(NOTHING, [probability] * most)]
         return [right if at in asked else own for at, (_, _, own) in enumerate(self.texts)]
 
-    def expected(self, believed: float, most: int, asked: Container[int], costs: Sequence[float]) -> float:
+    def expected(self, believed: float, most: int, asked: Container[int], token: float) -> float:
         """What the pass is worth on average, in tokens of one text, once models are asked for ``most`` tokens.
 
-        What they say is ``believed`` times as probable as that of others.
+        What they say is ``believed`` times as probable as that of others. Each ``token`` takes so many plain passes,
+        the first one also where it is dropped.
         """
+        costs = [cost + max(0, length - 1) * token for length, cost in enumerate(self.costs[: most + 1])]
         worths = []
         for by_level in zip(*_BELIEVED, strict=True):
             offered = [
@@ -80,7 +82,7 @@ class Prospect(NamedTuple):
                 for at, (_, _, own) in enumerate(self.texts)
             ]
             worths.append(best(offered, costs, self.rate)[2])
-        return sum(worths) / len(worths)
+        return sum(worths) / len(worths) - self.rate * token
 
 
 class Asked(NamedTuple):
@@ -120,7 +122,7 @@ class Models:
         most = max([self.most(model, texts[at].limit) for at, model in asked.items()])
         token = record.cost_of_token * self._share(record, len(asked), prospect.together)
         drafting = [cost + length * token for length, cost in enumerate(costs[: most + 1])]
-        expected = prospect.expected(record.believed, most, asked, drafting)
+        expected = prospect.expected(record.believed, most, asked, token)
         promised = expected + record.gain
         count, _, _ = best(prospect.if_right(min(1.0, record.acceptance.share), most, asked), drafting, rate)
         count = max(1, count)

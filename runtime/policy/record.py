@@ -15,6 +15,7 @@ _UNKNOWN = 4.0, 0.75  # tokens of a model that count as judged at first, and the
 _MEASURED = 40.0  # tokens that count as judged at first where that share was measured
 _TRIAL = 1.0  # plain passes of asking a model after which what was learnt counts as much as what was expected
 _TRIALS = 14  # asks at most after which it does
+_HOPED = 0.06  # tokens that asking a model is hoped to be worth more than expected, so that it is tried
 _GAINING = 0.25  # of the rest of a text, in which asking a model is taken to pay as it does now
 _KNOWN = 16.0  # cycles after which what it usually gained counts as much as that
 _FORGIVING = 0.999  # weight of what was learnt of a model, for a cycle in which it is not asked: it is tried again
@@ -95,8 +96,9 @@ class Record:
 
     @property
     def gain(self) -> float:
-        """Tokens that asking a model is worth more than was expected; 0 if nothing is known."""
-        return self._known * self._gained / self._asks if self._asks else 0.0
+        """Tokens that asking a model is taken to be worth more than was expected: at first, what is hoped."""
+        known = self._known
+        return known * self._gained / self._asks + (1.0 - known) * _HOPED if self._asks else _HOPED
 
     @property
     def _known(self) -> float:
