@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from spectool import RuntimeUnsupported
 from spectool.artifacts.default_paths import draft_path, slug
 from spectool.build.packs.bundled import bundled_packs
 from spectool.commands.shared.console import open_text, print_result, say, say_next
@@ -104,8 +105,12 @@ def with_guesses(directory: Path, form: Callable[[Path], Mapping[str, Any]], tex
     made = dict(form(directory))
     if texts:
         say("trying its guesses")
-        model, loaded = load_model(str(directory))
-        made["guesses"] = guesses(model, open_tokenizer(loaded), texts)
+        try:
+            model, loaded = load_model(str(directory))
+        except RuntimeUnsupported as error:  # the copy is kept: another version of mlx-lm may load it
+            say(f"its guesses were not tried: {error}")
+        else:
+            made["guesses"] = guesses(model, open_tokenizer(loaded), texts)
     return made
 
 

@@ -241,7 +241,7 @@ class Loop:
         if not text.may_run_ahead or text.remaining == 0 or not text.drafting_paused() or not isinstance(chosen, Pass):
             return
         if text.policy.drift().wants_plain:
-            return  # a pass is timed by itself
+            return  # the plain pass that is wanted for comparison has to be timed by itself
         random_state = text.randomness.unread()
         mx.async_eval(chosen.tokens, random_state)  # type: ignore[no-untyped-call]
         text.own.quantize()

@@ -69,8 +69,8 @@ class Prospect(NamedTuple):
     def expected(self, believed: float, most: int, asked: Container[int], token: float) -> float:
         """What the pass is worth on average, in tokens of one text, once models are asked for ``most`` tokens.
 
-        What they say is ``believed`` times as probable as that of others. Each ``token`` takes so many plain passes,
-        the first one also where it is dropped.
+        Their guesses are taken to be ``believed`` times as probable as the table says. A draft token costs ``token``
+        plain passes, and the first one is paid for even if it is dropped.
         """
         costs = [cost + max(0, length - 1) * token for length, cost in enumerate(self.costs[: most + 1])]
         worths = []
