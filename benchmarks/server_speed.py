@@ -9,7 +9,8 @@ theirs: tokens per second, the median of the rounds with the lowest and the high
 time where /proc shows it, which other programs disturb less. Drafts come from the history and a dictionary; ``plain``
 is our server without drafts, which shows what the server itself costs. With ``--draft-model``, a server with that model
 takes its place, and with ``--before`` one more of another version, in ``FOLDER/spectool``. The first round of each
-setting does not count, because passes of new sizes compile, and draft lengths are tried.
+setting does not count, because passes of new sizes compile, and draft lengths are tried. Where three servers of a model
+do not fit into memory, ``--leave-out mlx_lm`` compares ours with one another.
 
 Prints a line of JSON for each setting and appends it to ``benchmarks/results/server_speed.jsonl``.
 """
@@ -37,6 +38,7 @@ import click
 from real_data import dictionary_of
 from real_models import SHARED, real_model
 
+FIGURES = "speed", "processor_speed"
 RESULTS = Path(__file__).parent / "results" / "server_speed.jsonl"
 
 
@@ -101,9 +103,9 @@ def measure(server: Running, prompts: Sequence[Sequence[str]], tokens: int, temp
     return Measured(sum(count) / (time.perf_counter() - began), sum(count) / spent, mean(firsts), list(texts))
 
 
-def ratios(runs: Sequence[Mapping[str, Measured]], name: str, of: str) -> list[float]:
-    """How a figure of one of our servers compares with theirs: the median of the rounds, the lowest, the highest."""
-    each = sorted(getattr(run[name], of) / getattr(run["mlx_lm"], of) for run in runs)
+def ratios(runs: Sequence[Mapping[str, Measured]], name: str, base: str, of: str) -> list[float]:
+    """How a figure of a server compares with another's: the median of the rounds, the lowest, the highest."""
+    each = sorted(getattr(run[name], of) / getattr(run[base], of) for run in runs)
     return [round(ratio, 3) for ratio in (median(each), each[0], each[-1])]
 
 
@@ -163,6 +165,7 @@ def serving(*command: str, processes: int = 1) -> Iterator[Running]:
 @click.option("--rounds", type=int, default=3, show_default=True)
 @click.option("--each", type=int, default=2, show_default=True, help="Prompts of each client in a round.")
 @click.option("--tokens", type=int, default=64, show_default=True)
+@click.option("--leave-out", type=click.Choice(["mlx_lm"]), help="Saves memory; compare with our look-ups.")
 @click.option("--processes", type=int, default=1, show_default=True, help="That each server is spread over.")
 def main(
     model: str,
@@ -175,6 +178,7 @@ def main(
     each: int,
     tokens: int,
     processes: int,
+    leave_out: str | None,
     **settings: tuple[float, ...],
 ) -> None:
     """Compare the servers."""
@@ -187,8 +191,10 @@ def main(
         own = "spectool.cli", "serve", "--model", path
         servers = {
             "drafts": stack.enter_context(serving(*own, "--dict", known, processes=processes)),
-            "mlx_lm": stack.enter_context(serving("mlx_lm", "server", "--model", path, processes=processes)),
         }
+        if leave_out is None:
+            theirs = serving("mlx_lm", "server", "--model", path, processes=processes)
+            servers["mlx_lm"] = stack.enter_context(theirs)
         if draft_model is None:
             plain = serving(*own, "--no-dict", "--no-history", processes=processes)
             servers["plain"] = stack.enter_context(plain)
@@ -199,7 +205,8 @@ def main(
                 of_before = more if before_options is None else shlex.split(before_options)
                 with patch.dict(os.environ, PYTHONPATH=str(before)):
                     servers["before"] = stack.enter_context(serving(*own, *of_before, processes=processes))
-        ours = [name for name in servers if name != "mlx_lm"]
+        base = "drafts" if leave_out else "mlx_lm"
+        ours = [name for name in servers if name != base]
 
         def measured(name: str, *asked: Any) -> Measured:
             """Measure a server while the others, whose rings would wait with a processor each, are halted."""
@@ -218,14 +225,15 @@ def main(
                 order = list(servers)[number % len(servers) :] + list(servers)[: number % len(servers)]
                 runs.append({name: measured(name, prompts, tokens, heat) for name in order})
             del runs[0]
-            texts = [[text.strip() for run in runs for text in run[name].texts] for name in (ours[-1], "mlx_lm")]
+            texts = [[text.strip() for run in runs for text in run[name].texts] for name in (ours[-1], base)]
             result = {
                 "model": model,
                 "clients": clients,
                 "processes": processes,
                 "tokens": tokens,
                 "temperature": heat,
-                **{f"{name}_{of}": ratios(runs, name, of) for name in ours for of in ("speed", "processor_speed")},
+                "against": base,
+                **{f"{name}_{of}": ratios(runs, name, base, of) for name in ours for of in FIGURES},
                 "tokens_per_second": {name: round(median(run[name].speed for run in runs), 1) for name in servers},
                 "first_token_seconds": {name: round(median(run[name].first for run in runs), 3) for name in servers},
                 "same_texts": sum(a == b for a, b in zip(*texts, strict=True)),

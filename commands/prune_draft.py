@@ -36,8 +36,8 @@ from spectool.commands.shared.options import (
 )
 @option(
     "--bits",
-    type=click.Choice([16, 8, 4]),
-    help="Form of the weights: 16 for bfloat16, 8 or 4 to quantise them; by default as they are.",
+    type=click.Choice([32, 16, 8, 4]),
+    help="Form of the weights: 32 for float32, 16 for bfloat16, 8 or 4 to quantise them; by default as they are.",
 )
 def prune_draft(
     draft: str,

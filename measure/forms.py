@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
+from mlx.utils import tree_flatten
 
 from spectool.measure.first_guesses import most_probable
 from spectool.runtime.loading import load_model
 from spectool.runtime.policy.measuring import DEPTHS, Passes
-from spectool.runtime.weight_forms import FORMS, convert, quantised, save_weights
+from spectool.runtime.weight_forms import FORMS, TYPES, convert, quantised, save_weights
 from spectool.tokenization.opening import open_tokenizer
 
 EQUAL = 0.95  # share of first guesses that have to be the original's
@@ -33,7 +34,10 @@ def keep_fastest(directory: Path, texts: Sequence[str], progress: Callable[[str]
     if quantised(model):
         return {"forms": []}
     models: dict[int | None, Any] = {None: model}
-    for form in FORMS:
+    weights: dict[str, mx.array] = dict(tree_flatten(model.parameters()))
+    own = {weight.dtype for weight in weights.values()}
+    others = [form for form in FORMS if own != {TYPES.get(form)}]
+    for form in others:
         models[form] = load_model(str(directory))[0]
         convert(models[form], form)
         mx.eval(models[form].parameters())
@@ -49,11 +53,11 @@ def keep_fastest(directory: Path, texts: Sequence[str], progress: Callable[[str]
         return [guess for ids in documents for guess in most_probable(models[bits], tokenizer, ids)]
 
     equal, original, kept = dict[int | None, float](), guesses(None), None
-    for bits in sorted(FORMS, key=times.__getitem__):
+    for bits in sorted(others, key=times.__getitem__):
         if kept is None and times[bits] <= _FASTER * times[None]:
             equal[bits] = sum(map(int.__eq__, guesses(bits), original)) / max(1, len(original))
             kept = bits if equal[bits] >= EQUAL else None
-    name = "as they are" if kept is None else "in bfloat16" if kept == 16 else f"at {kept} bits"
+    name = "as they are" if kept is None else f"at {kept} bits"
     taken = ", ".join(f"{1e3 * time:.1f} ms{f' at {bits} bits' * bool(bits)}" for bits, time in times.items())
     progress(f"a pass of the draft model takes {taken}: its weights are kept {name}")
     forms = [{"bits": b, "milliseconds": round(1e3 * times[b], 2), "equal": equal.get(b)} for b in models]

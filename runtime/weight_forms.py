@@ -1,4 +1,4 @@
-"""A model's weights in the forms that mlx-lm reads: as they are, in bfloat16, or quantised to 8 or 4 bits."""
+"""The forms of a model's weights: as they are, float32 or bfloat16, or quantised to 8 or 4 bits."""
 
 import json
 from pathlib import Path
@@ -10,8 +10,9 @@ from mlx.utils import tree_flatten
 
 from spectool import RuntimeUnsupported
 
-FORMS = (16, 8, 4)
-"""Bits of a weight: bfloat16, or quantised in groups of `GROUP`, of which each has a scale and a bias."""
+TYPES = {32: mx.float32, 16: mx.bfloat16}
+FORMS = (*TYPES, 8, 4)
+"""Bits of a weight: float32, bfloat16, or quantised in groups of `GROUP`, of which each has a scale and a bias."""
 GROUP = 64  # weights, as in mlx-lm
 
 
@@ -30,8 +31,8 @@ def convert(model: Any, bits: int) -> None:
     """
     if quantised(model):
         raise RuntimeUnsupported("this model is quantised already. Leave --bits out, or take the original")
-    if bits == 16:
-        model.set_dtype(mx.bfloat16)
+    if bits in TYPES:
+        model.set_dtype(TYPES[bits])
         return
     by_model = getattr(model, "quant_predicate", None)
 
@@ -57,8 +58,8 @@ def save_weights(model: Any, bits: int, directory: Path) -> int:
     mx.save_safetensors(str(directory / "model.safetensors"), weights, {"format": "mlx"})
     path = directory / "config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
-    if bits == 16:
-        config["torch_dtype"] = "bfloat16"
+    if bits in TYPES:
+        config["torch_dtype"] = str(TYPES[bits]).removeprefix("mlx.core.")
     else:
         config["quantization"] = config["quantization_config"] = {"group_size": GROUP, "bits": bits, "mode": "affine"}
     path.write_text(json.dumps(config, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
