@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ from spectool.commands.shared.load_model import open_model
 from spectool.commands.shared.model_options import model_options
 from spectool.commands.shared.options import command, option, text_file_option
 from spectool.commands.shared.spread import follow_rank_0
+from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.drafters.drafter import Drafter, members_of
 
 _PROMPT = "Model and prompt"
+_FEW = 0.25  # of the passes: with drafts in fewer of them, drafting has stopped
 
 
 @command("generate")
@@ -117,9 +121,6 @@ def generate(
 
 
 def _figures(response: Any, drafter: Any) -> dict[str, Any]:
-    from spectool.commands.shared.reasons import few_drafts
-    from spectool.runtime.drafters.drafter import members_of
-
     drafting = response.drafting
     reason = few_drafts(drafting, members_of(drafter), response.prompt_tokens + response.generation_tokens)
     by_policy = drafting.policy and drafting.drafted_passes
@@ -136,6 +137,27 @@ def _figures(response: Any, drafter: Any) -> dict[str, Any]:
         "peak memory GB": round(response.peak_memory, 3),
         "finish": response.finish_reason,
     }
+
+
+def few_drafts(statistics: DraftStatistics, drafters: Sequence[Drafter], context: int) -> str:
+    """What kept a text of ``context`` tokens from being drafted; empty if it was, or if its length was fixed."""
+    policy = statistics.policy
+    if policy is None or not statistics.passes:
+        return ""
+    dear = f"a pass over two tokens takes {policy.costs(1, context)[1]:.1f} plain ones here"
+    if statistics.proposed and statistics.drafted_passes < _FEW * statistics.passes:
+        right = f"{statistics.accepted} of {statistics.proposed} guesses were right"
+        if policy.paused():
+            return f"drafting stopped: {right}, and wrong ones had cost as much time as they may"
+        return f"drafting was rare: {right}, and {dear}"
+    for model in drafters:
+        if model.costs_a_pass and not model.passes:
+            cost = policy.record(model.name).cost
+            return (
+                f"the draft model was never asked: {dear}, a token of the draft model "
+                f"{cost.token:.2f}, and reading the text {cost.reading * context:.1f}"
+            )
+    return "" if statistics.proposed else f"no guess was likely enough: {dear}"
 
 
 def _read_prompt(prompt: str | None) -> str:

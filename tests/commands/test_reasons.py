@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from spectool.commands.shared.reasons import few_drafts
+from spectool.commands.generate import few_drafts
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.policy.curve import PassCurve
 from spectool.runtime.policy.policy import Policy
