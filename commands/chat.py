@@ -11,8 +11,7 @@ import click
 
 from spectool import SpectoolError
 from spectool.commands.shared.console import decoded, say
-from spectool.commands.shared.load_model import open_model
-from spectool.commands.shared.model_options import model_options
+from spectool.commands.shared.model_options import model_options, open_model
 from spectool.commands.shared.options import command
 from spectool.commands.shared.spread import follow_rank_0
 

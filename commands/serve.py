@@ -12,7 +12,6 @@ import click
 
 from spectool import printable
 from spectool.commands.shared.console import say
-from spectool.commands.shared.load_model import sources_of
 from spectool.commands.shared.model_options import (
     adapter_option,
     drafting_options,
@@ -20,6 +19,7 @@ from spectool.commands.shared.model_options import (
     model_option,
     pop_settings,
     sampling_options,
+    sources_of,
     template_variables_option,
 )
 from spectool.commands.shared.options import Decorator, Whole, command, option, some_text, text_file_option

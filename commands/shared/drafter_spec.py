@@ -7,8 +7,7 @@ from typing import Any
 import click
 
 from spectool.artifacts.default_paths import AUTO
-from spectool.commands.shared.load_model import sources_of
-from spectool.commands.shared.model_options import DRAFT_SOURCES, drafting_options
+from spectool.commands.shared.model_options import DRAFT_SOURCES, drafting_options, sources_of
 from spectool.measure.bench.results import DrafterSpec
 
 _ABOUT = ("alignment", "min_probability")  # say how something drafts
