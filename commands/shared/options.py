@@ -34,14 +34,15 @@ class Finite(click.FloatRange):
         return number if math.isfinite(number) else self.fail(f"{value} is not a finite number.", param, ctx)
 
 
-def some_text(given: str) -> str:
-    """A text that is not empty, and valid UTF-8."""
-    if not given:
-        raise click.BadParameter("expected a text, got nothing.")
+def some_text(given: bytes | str, where: str = "") -> str:
+    """A text that is not empty, and valid UTF-8; errors begin with ``where``."""
     try:
-        return decoded(given)
+        text = decoded(given, where)
     except SpectoolError as error:
         raise click.BadParameter(f"{error}.") from error
+    if not text:
+        raise click.BadParameter(f"{where}expected a text, got nothing.")
+    return text
 
 
 def language_code(given: str) -> str:
@@ -116,15 +117,10 @@ class SectionedCommand(click.Command):
 
 def _text_of(context: click.Context, parameter: click.Parameter, path: str | None) -> str | None:
     """The text of a file, which is read at once, because a command checks all arguments first."""
-    if path is None:
-        return None
     try:
-        text = decoded(Path(path).read_bytes(), f"{path}: ")
-    except (OSError, SpectoolError) as error:
+        return None if path is None else some_text(Path(path).read_bytes(), f"{path}: ")
+    except OSError as error:
         raise click.BadParameter(f"{error}.") from error
-    if not text:
-        raise click.BadParameter(f"{path}: expected text, got an empty file.")
-    return text
 
 
 command = partial(click.command, cls=SectionedCommand)
