@@ -11,6 +11,7 @@ from spectool.commands.shared.model_options import DraftLength, model_option
 from spectool.commands.shared.options import Finite, Whole, command, option, path_option
 from spectool.commands.shared.spread import follow_rank_0, pipeline_option
 from spectool.measure.bench.prompts import LANGUAGES
+from spectool.runtime.settings import LONGEST_DRAFT
 
 
 @command("bench")
@@ -33,7 +34,7 @@ from spectool.measure.bench.prompts import LANGUAGES
 @option("--count", type=Whole(1), help="Number of prompts; by default 60 of a language, 12 of a corpus.")
 @option(
     "--num-draft-tokens",
-    type=DraftLength(1),
+    type=DraftLength(1, LONGEST_DRAFT),
     multiple=True,
     default=["auto"],
     metavar="auto|N",

@@ -35,10 +35,6 @@ class DraftLength(Whole):
 
     name = "number or auto"
 
-    def __init__(self, least: int) -> None:
-        """Allow ``least`` to `LONGEST_DRAFT` tokens."""
-        super().__init__(least, LONGEST_DRAFT)
-
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The number, or None."""
         return None if value == "auto" else super().convert(value, param, ctx)
@@ -138,7 +134,7 @@ drafting_options = option_group(
     *DRAFT_SOURCES.values(),
     _drafting(
         "--num-draft-tokens",
-        type=DraftLength(0),
+        type=DraftLength(0, LONGEST_DRAFT),
         default="auto",
         metavar="auto|N",
         help="Maximum number of draft tokens per pass; 0 decodes plainly, auto finds the fastest.",
