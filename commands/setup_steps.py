@@ -80,31 +80,33 @@ class Setup:
     seconds: float  # of the benchmark
     draft_options: list[str] = field(default_factory=list)  # of `generate`, for the draft model
     steps: list[dict[str, Any]] = field(default_factory=list)
+    target: Tokenizer = field(init=False)  # of the model
+    loaded: Any = field(init=False)  # the model, with its weights on disk
 
     def run(self, as_json: bool) -> None:
         """Make all that is missing, measure it, and print what to use from now on."""
-        target = self._checked()
-        draft = None if self.draft_model in (None, AUTO) else self._fitting(str(self.draft_model), target)
+        self._check()
+        draft = None if self.draft_model in (None, AUTO) else self._fitting(str(self.draft_model))
         packs, texts = self._sources()
         named_tokenizer(self.model)  # for `inspect`
         for pack in packs:
-            self._dictionary(target, str(pack.path), {"packs": described([pack])}, [pack], None)
+            self._dictionary(str(pack.path), [pack], None)
         for text in texts:
-            self._dictionary(target, text, {"files": _files(text)}, [], open_corpus(text))
+            self._dictionary(text, [], open_corpus(text))
         self._doctor(self.model)
         if self.draft_model == AUTO:
-            self.draft_model, found = cached_draft(load_model(self.model, lazy=True)[0], self.language)
+            self.draft_model, found = cached_draft(self.loaded, self.language)
             say(found.sentence(self.model, self.language))
-            draft = self._fitting(self.draft_model, target)
+            draft = self._fitting(self.draft_model)
         if self.draft_model is not None and draft is not None:
-            used = self._prepare(self.draft_model, draft, target, packs, texts)
+            used = self._prepare(self.draft_model, draft, packs, texts)
             self.draft_options = ["--draft-model", used]
             self._doctor(used)
         measurable = self.language in LANGUAGES or texts
-        self._print(self._bench(target, texts) if measurable else None, as_json)
+        self._print(self._bench(texts) if measurable else None, as_json)
 
-    def _checked(self) -> Tokenizer:
-        """The target's tokenizer, once it is clear that all that was named is there and can be read."""
+    def _check(self) -> None:
+        """See that all that was named is there and can be read."""
         for spec in self.corpora:
             corpus = open_text(spec)  # says which files are left out
             if corpus.files:
@@ -112,22 +114,22 @@ class Setup:
         for name in (self.model, self.draft_model):
             if name not in (None, AUTO):
                 model_directory(name)  # which may have to be fetched
-        return open_tokenizer(self.model)
+        self.target, self.loaded = open_tokenizer(self.model), load_model(self.model, lazy=True)[0]
 
-    def _fitting(self, name: str, target: Tokenizer) -> Tokenizer:
+    def _fitting(self, name: str) -> Tokenizer:
         """The tokenizer of a draft model, once it is clear that the model may be worth having."""
-        weights, ours = (get_total_parameters(load_model(each, lazy=True)[0]) for each in (name, self.model))
+        weights, ours = map(get_total_parameters, (load_model(name, lazy=True)[0], self.loaded))
         if weights > LARGEST * ours:
             raise SpectoolError(
                 f"{name}: it has {weights / 1e6:,.3g} million weights, more than half of the {ours / 1e6:,.3g} million "
                 "of your model, so its passes would cost more than they save. Take a smaller draft model, or none"
             )
         draft = open_tokenizer(model_directory(name))
-        tokens, known = ({each for each in one.token_bytes if len(each) >= _LONG} for one in (target, draft))
+        tokens, known = ({each for each in one.token_bytes if len(each) >= _LONG} for one in (self.target, draft))
         if len(tokens & known) <= _FEWEST * min(len(tokens), len(known)):
             raise SpectoolError(
-                f"{draft.name}: only {len(tokens & known):,} of {target.name}'s {len(tokens):,} longer tokens are in "
-                "its vocabulary, so it does not write the same languages. Take another draft model, or none"
+                f"{draft.name}: only {len(tokens & known):,} of {self.target.name}'s {len(tokens):,} longer tokens are "
+                "in its vocabulary, so it does not write the same languages. Take another draft model, or none"
             )
         return draft
 
@@ -149,18 +151,15 @@ class Setup:
             make()
         self.steps.append({"step": name, "made": str(what), "kept": kept})
 
-    def _dictionary(
-        self, target: Tokenizer, source: str, inputs: dict[str, Any], packs: Sequence[Pack], corpus: Corpus | None
-    ) -> None:
-        path = default_path(f"{slug(source)}-{digest(Path(source).absolute())}.{target.fingerprint[:8]}.dict")
-        make = partial(count_and_build, target, corpus, path, options_for(corpus), say, packs)
+    def _dictionary(self, source: str, packs: Sequence[Pack], corpus: Corpus | None) -> None:
+        path = default_path(f"{slug(source)}-{digest(Path(source).absolute())}.{self.target.fingerprint[:8]}.dict")
+        inputs = {"packs": described(packs)} if corpus is None else {"files": corpus.describe_inputs()}
+        make = partial(count_and_build, self.target, corpus, path, options_for(corpus), say, packs)
         self._step("build-dict", path.name, _is_made_from(_manifest(path), inputs), make)
 
-    def _prepare(
-        self, name: str, draft: Tokenizer, target: Tokenizer, packs: Sequence[Pack], texts: Sequence[str]
-    ) -> str:
+    def _prepare(self, name: str, draft: Tokenizer, packs: Sequence[Pack], texts: Sequence[str]) -> str:
         """Prune a draft model of another tokenizer, keep its fastest form, and align it; the name of what is used."""
-        if vocabulary_mismatch(draft.vocabulary, target.vocabulary) is None:
+        if vocabulary_mismatch(draft.vocabulary, self.target.vocabulary) is None:
             return name
         language = self.language.partition("-")[0]
         bundled = f"sample:{language}" if language in sample_names() else None
@@ -170,10 +169,11 @@ class Setup:
             say(f"no text in {language} is bundled, so the samples of {others} stand in for it; --corpus names some")
         used = draft_name(name, [self.language])
         path, record = draft_path(used), read_record(draft_path(used))
-        inputs = {"packs": described(packs), "files": [file for each in texts for file in _files(each)]}
+        files = [file for each in texts for file in open_corpus(each).describe_inputs()]
+        inputs = {"packs": described(packs), "files": files}
         kept = _is_made_from(record, inputs, whole=draft.fingerprint) and "forms" in record.statistics
         if bundled and not kept:
-            _require_language(name, draft, target, passages(bundled))
+            _require_language(name, draft, self.target, passages(bundled))
 
         def make() -> None:
             shutil.rmtree(path, ignore_errors=True)
@@ -184,11 +184,11 @@ class Setup:
 
         self._step("prune-draft", used, kept, make)
         pruned = open_tokenizer(path)
-        sides = {"draft": pruned.fingerprint, "target": target.fingerprint}
+        sides = {"draft": pruned.fingerprint, "target": self.target.fingerprint}
         aligned = default_path(f"{sides['draft'][:8]}-{sides['target'][:8]}.align")
         manifest = _manifest(aligned)
         kept = _is_made_from(manifest, {}, **sides) and manifest.version == Alignment.version
-        align = partial(build_alignment, pruned, target, open_corpus(text), aligned, say)
+        align = partial(build_alignment, pruned, self.target, open_corpus(text), aligned, say)
         self._step("align", aligned.name, kept, align)
         require_checked(aligned, read_manifest(aligned))  # one of an earlier run may have failed
         return used
@@ -198,14 +198,14 @@ class Setup:
         seconds = self.seconds if self.seconds < SECONDS else None
         self._step("doctor", name, found is not None and found.final, partial(measured, name, seconds))
 
-    def _bench(self, target: Tokenizer, texts: Sequence[str]) -> Run:
+    def _bench(self, texts: Sequence[str]) -> Run:
         """Measure all drafters, on as many prompts as there is time for."""
-        costs = known_costs(load_model(self.model, lazy=True)[0])
+        costs = known_costs(self.loaded)
         assert costs is not None  # measured now, or kept
         drafters = [LOOK_UPS, *([DRAFT, ALL] if self.draft_model else [])]
         step = (1 + len(drafters)) * costs.curve[1]  # seconds of a token in all of them
         count = min(_PROMPTS, max(_FEWEST_PROMPTS, int(self.seconds / step / _TOKENS)))
-        found = open_dictionaries(AUTO, target, quiet)  # as in `generate`
+        found = open_dictionaries(AUTO, self.target, quiet)  # as in `generate`
         look_ups = ["--history", *(word for each in found for word in ("--dict", str(each.path)))]
         options = {LOOK_UPS: look_ups, DRAFT: self.draft_options, ALL: [*look_ups, *self.draft_options]}
         built_in = self.language in LANGUAGES
@@ -242,12 +242,11 @@ class Setup:
         best, command = self.recommended(verdict)
         if run is None:
             command = self._command(ALL if self.draft_model else LOOK_UPS)
-        model, draft_advice = load_model(self.model, lazy=True)[0], None
-        costs = known_costs(model)
-        advice = cheaper_here(model, costs) if costs else []
+        costs, draft_advice = known_costs(self.loaded), None
+        advice = cheaper_here(self.loaded, costs) if costs else []
         if self.draft_model is None:
             with suppress(SpectoolError):  # nothing is known of such models
-                draft_advice = advise(model, self.language).sentence(self.model, self.language)
+                draft_advice = advise(self.loaded, self.language).sentence(self.model, self.language)
         if as_json:
             facts = {"steps": self.steps, **verdict.facts, "recommended": best, "command": command}
             facts |= {"run": run and str(run.path), "other_weights": advice, "draft_model": draft_advice}
@@ -306,10 +305,6 @@ def _is_made_from(manifest: Manifest | None, inputs: dict[str, Any], **fingerpri
     """Whether an artifact is there that was made from these inputs, for these tokenizers."""
     return (
         manifest is not None
-        and {name: manifest.inputs.get(name) for name in inputs} == inputs
-        and {role: manifest.fingerprints.get(role) for role in fingerprints} == fingerprints
+        and inputs.items() <= manifest.inputs.items()
+        and fingerprints.items() <= manifest.fingerprints.items()
     )
-
-
-def _files(spec: str) -> list[dict[str, Any]]:
-    return open_corpus(spec).describe_inputs()
