@@ -65,15 +65,14 @@ class Prediction:
         documents = encode_text(target, (document.text for document in with_progress(text)), limit)
         texts, about = [Text((), ids) for ids in documents], dict[str, Any]()
         look_ups, model = self._drafters(target, cautious=not machines)
-        ways: dict[str, tuple[Drafter | None, RecordedModel | None]] = {}
-        ways |= {LOOK_UPS: (look_ups, None)} if look_ups else {}
+        ways: Ways = {LOOK_UPS: (look_ups, None)} if look_ups else {}
         if model is not None and self.draft_model:
             draft = load_model(self.draft_model, lazy=True)[0]
             machines = {
                 name: each._replace(draft=each.draft_costs(draft, self.draft_model)) for name, each in machines.items()
             }
             right, texts = self._asked(model, texts)
-            ways |= {MODEL: (None, model)} | ({BOTH: (look_ups, model)} if look_ups else {})
+            ways = {**ways, MODEL: (None, model)} | ({BOTH: (look_ups, model)} if look_ups else {})
             shares = {MODEL: share(right)} | ({LOOK_UPS: share(right_proposals(look_ups, texts))} if look_ups else {})
             about["first guesses right"] = {name: round(each, 3) for name, each in shares.items()}
             about["cost of a draft token"] = {name: each.cost_in_words for name, each in machines.items()}
@@ -194,10 +193,7 @@ def _figures(counts: DraftStatistics) -> dict[str, Any]:
 
 def _sample_for(dictionaries: Sequence[Dictionary]) -> str:
     """The bundled text in the language of the packs that dictionaries were made from."""
-    packs: list[Any] = []
-    for each in dictionaries:
-        named = each.manifest.inputs.get("packs")
-        packs += named if isinstance(named, list) else []
+    packs = [pack for each in dictionaries for pack in each.manifest.inputs.get("packs") or []]
     languages = {str(pack.get("language")) for pack in packs if isinstance(pack, dict)}
     code = languages.pop().partition("-")[0] if len(languages) == 1 else ""
     if code not in sample_names():
