@@ -10,7 +10,6 @@ from spectool.commands.shared.console import say, show
 from spectool.commands.shared.options import command, option, some_text, tokenizer_option
 
 _SUFFIXES = (".dict", ".align", ".pack")
-_ENTRIES = 5  # of a dictionary, as a sample
 _SHOWN = ("format", "version", "tool", "tokenizers", "arguments", "inputs", "statistics")  # of a manifest
 
 
@@ -47,7 +46,7 @@ def inspect(path: str, lookup: str | None, tokenizer: str | None, as_json: bool)
     if kind == "spectool-dictionary":
         from spectool.commands.look_ups import sample
 
-        sampled = sample(opened, lookup, _ENTRIES, tokenizer)
+        sampled = sample(opened, lookup, tokenizer)
         if lookup is not None and not sampled["proposal"]:
             say("the dictionary proposes nothing after this text. Try more of it, or another: --lookup TEXT")
         facts = facts | sampled if lookup is None else sampled | (facts if as_json else {})

@@ -10,10 +10,11 @@ from spectool.commands.shared.console import say
 from spectool.commands.shared.tokenizers import named_tokenizer, own_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
+_ENTRIES = 5  # of a dictionary, as a sample
 _STEPS = 8  # most look-ups of a proposal that is shown
 
 
-def sample(dictionary: Dictionary, lookup: str | None, count: int, source: str | None) -> dict[str, Any]:
+def sample(dictionary: Dictionary, lookup: str | None, source: str | None) -> dict[str, Any]:
     """Some entries, and the look-up of a text; ``source`` is the tokenizer, by default `own_tokenizer`."""
     try:
         tokenizer = named_tokenizer(source) if source else own_tokenizer(dictionary)
@@ -25,8 +26,8 @@ def sample(dictionary: Dictionary, lookup: str | None, count: int, source: str |
     rebuild = f"spectool build-dict --tokenizer {shlex.quote(tokenizer.name)} …"
     tokenizer.require(dictionary.tokenizer, str(dictionary.path), rebuild)
     facts = {} if lookup is None else explain(dictionary, tokenizer, lookup)
-    step = max(1, len(dictionary) // max(1, count))
-    chosen = map(dictionary.entry, range(0, len(dictionary), step)[:count])
+    step = max(1, len(dictionary) // _ENTRIES)
+    chosen = map(dictionary.entry, range(0, len(dictionary), step)[:_ENTRIES])
     return facts | {"sample entries": [_entry(dictionary, tokenizer, each.context, each) for each in chosen]}
 
 
