@@ -74,11 +74,10 @@ def prefill(
     model: Any,
     cache: list[Any],
     tokens: Sequence[int],
-    size: int | None = None,
+    size: int = PREFILL_TOKENS,
     quantize: Callable[[], None] = lambda: None,
 ) -> None:
     """Feed token ids, perhaps none, without logits, in passes of this ``size``, after each of which to ``quantize``."""
-    size = PREFILL_TOKENS if size is None else size
     for first in range(0, len(tokens), size):
         piece = mx.array([list(tokens[first : first + size])], dtype=mx.int32)
         forward(model, piece, cache, logits=False)
@@ -90,7 +89,7 @@ def prefill(
 @mirrored
 def use_masks(cache: Sequence[Any], *, exact: bool) -> None:
     """Let tokens that are fed at once see what they would see one by one (``exact``), or what mlx-lm lets them see."""
-    (windows.use_exact_masks if exact else windows.use_mlx_lm_masks)(flatten(cache))
+    windows.use_masks(flatten(cache), exact=exact)
 
 
 @mirrored

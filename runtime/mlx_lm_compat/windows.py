@@ -80,21 +80,16 @@ def fill(single: Any, both: Sequence[mx.array], length: int, entries: int) -> No
         single._idx = entries
 
 
-def use_exact_masks(leaves: Iterable[Any]) -> None:
-    """Let tokens that are fed at once see what they would see one by one.
+def use_masks(leaves: Iterable[Any], *, exact: bool) -> None:
+    """Let tokens that are fed at once see what they would see one by one (``exact``), or what mlx-lm lets them see.
 
     mlx-lm's mask for several tokens moves past the first ``keep`` tokens, which single tokens go on seeing. Some models
     (PLaMo 3) ask for a mask that is wider than the cache, from which single tokens see no more than the cache holds.
     """
     for leaf in leaves:
-        if isinstance(leaf, RotatingKVCache):
-            leaf.make_mask = partial(_mask, leaf)
-
-
-def use_mlx_lm_masks(leaves: Iterable[Any]) -> None:
-    """Undo ``use_exact_masks``."""
-    for leaf in leaves:
         vars(leaf).pop("make_mask", None)
+        if exact and isinstance(leaf, RotatingKVCache):
+            leaf.make_mask = partial(_mask, leaf)
 
 
 def require_known_mask(keeps: Any, max_size: int, window_size: int | None) -> None:

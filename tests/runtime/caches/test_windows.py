@@ -47,7 +47,7 @@ def test_every_token_sees_what_it_would_see_fed_one_by_one(size: int, keep: int,
     print("seed", seed)
     rng = random.Random(seed)
     window = RotatingKVCache(max_size=size, keep=keep)
-    windows.use_exact_masks([window])
+    windows.use_masks([window], exact=True)
     held, wraps = 0, 0
     for _ in range(120):
         count = rng.choice([1, 1, 2, 3, MULTI])
@@ -62,7 +62,7 @@ def test_every_token_sees_what_it_would_see_fed_one_by_one(size: int, keep: int,
         wraps += held > size
         assert window.offset == held
     assert wraps > 20
-    windows.use_mlx_lm_masks([window])
+    windows.use_masks([window], exact=False)
     assert "make_mask" not in vars(window)
 
 
@@ -74,14 +74,14 @@ def test_the_host_masks_the_first_tokens_that_a_window_keeps() -> None:
             feed(window, token, 1)
         seen = feed(copy.deepcopy(window), 20, 3)
         assert (seen == [seen_by(20 + row, 8, keep) for row in range(3)]) is right
-        windows.use_exact_masks([window])
+        windows.use_masks([window], exact=True)
         assert feed(window, 20, 3) == [seen_by(20 + row, 8, keep) for row in range(3)]
 
 
 def test_what_single_tokens_see_by_accident_is_refused() -> None:
     # A model with a window of 8 tokens, and a cache of 12 that keeps its first tokens.
     window = RotatingKVCache(max_size=12, keep=4)
-    windows.use_exact_masks([window])
+    windows.use_masks([window], exact=True)
     for token in range(20):
         feed(window, token, 1, asked=8)
     with pytest.raises(RuntimeUnsupported, match="own window has 8 tokens"):
