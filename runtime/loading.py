@@ -4,7 +4,7 @@ import json
 import os
 import shlex
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -275,7 +275,7 @@ def _from_model(
 
         if not (mismatch := vocabulary_mismatch(draft.vocabulary, target.vocabulary)):
             return ModelDrafter(model, min_probability=min_probability)
-        path = next(alignments_for(target, draft.matches), None)
+        path = alignment_for(target, draft.matches)
         if path is None:
             command = f"spectool align --draft {shlex.quote(name)} --target {shlex.quote(target.name)}"
             raise RuntimeUnsupported(f"{name}: {mismatch} Or align the two: {command}")
@@ -291,8 +291,8 @@ def _from_model(
     return TranslatedDrafter(source, translator, honesty=honesty_of(Path(draft.name)))
 
 
-def alignments_for(target: Tokenizer, fits: Callable[[Mapping[str, Any]], bool]) -> Iterator[Path]:
-    """Yield the alignments in the user's cache for a target whose draft's tokenizer ``fits``, the latest first.
+def alignment_for(target: Tokenizer, fits: Callable[[Mapping[str, Any]], bool]) -> Path | None:
+    """The latest alignment in the user's cache for a target whose draft's tokenizer ``fits``; None without one.
 
     Those that failed their check, and those of other versions, are left out.
     """
@@ -307,7 +307,8 @@ def alignments_for(target: Tokenizer, fits: Callable[[Mapping[str, Any]], bool])
                 continue
             if target.matches(sides["target"]) and fits(sides["draft"]):
                 require_checked(path, manifest)
-                yield path
+                return path
+    return None
 
 
 def prepared_draft(target: Tokenizer) -> str:
@@ -321,7 +322,7 @@ def prepared_draft(target: Tokenizer) -> str:
         with suppress(OSError, ValueError, TypeError, KeyError):
             manifest = Manifest.of(json.loads(record.read_text(encoding="utf-8")))
             drafts[manifest.fingerprints["pruned"]] = record.parent.name
-    path = next(alignments_for(target, lambda draft: draft["fingerprint"] in drafts), None)
+    path = alignment_for(target, lambda draft: draft["fingerprint"] in drafts)
     if path is None:
         raise RuntimeUnsupported(
             f"auto: no draft model is set up for the tokenizer of {target.name}. Set one up: spectool setup "

@@ -67,10 +67,10 @@ def _reads_rows_apart(model: Any, cache: Sequence[Any]) -> bool:
     """
     tokens = mx.arange(3 * _TRIED).reshape(_TRIED, 3) % 8
     found = []
-    for width, first in ((3, 3), (1, 1)):
+    for width in (3, 1):
         caches = BatchCache(cache, 3, list(range(1, _TRIED + 1)))
         caches.mark()
-        caches.begin([first] + [1] * (_TRIED - 1))
+        caches.begin([width] + [1] * (_TRIED - 1))
         forward(model, tokens[:, :width], caches)
         found.append(caches.first_states())
     return all(
