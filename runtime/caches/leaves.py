@@ -70,7 +70,7 @@ def _heads(leaf: Any) -> str:
     return " and ".join(f"{each.shape[1]} × {each.shape[-1]}" for each in arrays if isinstance(each, mx.array))
 
 
-def require_quantizable(cache: Sequence[Any], model: Any, bits: int = 8, group_size: int = 64) -> None:
+def require_quantizable(cache: Sequence[Any], model: Any, bits: int, group_size: int) -> None:
     """Raise `RuntimeUnsupported` if ``cache`` cannot be quantised, or ``model`` cannot read it then.
 
     mlx-lm fails halfway with windows and with models that attend to their keys and values by themselves, such as those
