@@ -52,12 +52,10 @@ class _Request:
         self._newest: list[int] = []
 
     def propose(self, limit: int, row: int, length: int, new: Sequence[int], tokens: Any) -> list[int]:
-        """At most ``limit`` tokens; none from a drafter that failed, until the row holds another request."""
-        self._update(row, length, new, tokens)
-        return list(self._drafter.propose(limit).tokens)
+        """At most ``limit`` tokens; none from a drafter that failed, until the row holds another request.
 
-    def _update(self, row: int, length: int, new: Sequence[int], tokens: Any) -> None:
-        """Commit the new tokens of a request that continues; start the drafter with all tokens of another one."""
+        The new tokens of a request that continues are committed; another one starts the drafter with all its tokens.
+        """
         before = length - len(new)
         known = self._length == before and tokens[row, before - len(self._newest) : before].tolist() == self._newest
         known = known and tokens[row, before:length].tolist() == list(new)
@@ -68,6 +66,7 @@ class _Request:
         else:
             self._drafter = self._new()
             self._drafter.start(tokens[row, 0:length].tolist())
+        return list(self._drafter.propose(limit).tokens)
 
 
 class DictionaryProposer:
