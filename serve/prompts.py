@@ -1,8 +1,6 @@
 """From a request to the token ids that it wants continued. Runs on threads of its own, because it can take long."""
 
 import math
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from spectool.runtime.chat_template import begins_reasoning, branches, encode, has_channels
@@ -21,18 +19,17 @@ from spectool.serve.turns import conversation_of
 
 def read_prompts(request: GenerationRequest, model: LoadedModel, options: ServerOptions) -> list[Prompt]:
     """The prompts of a request: one of a chat, and as many of a completion as it has."""
-    check = partial(_check_length, limit=options.max_prompt_tokens, model=model)
     if isinstance(request, ChatRequest):
-        name, prompts = "messages", [_read_chat(request, model, options, check)]
+        name, prompts = "messages", [_read_chat(request, model, options)]
     else:
         assert isinstance(request, CompletionRequest)
-        name, prompts = "prompt", _read_texts(request.prompt, model, check)
+        name, prompts = "prompt", _read_texts(request.prompt, model, options)
     try:
         for prompt in prompts:
             require_tokens(name, prompt.tokens, model.vocabulary)
             if not prompt.tokens:
                 raise wrong_field(name, "expected at least one token, got none")
-            check(name, tokens=len(prompt.tokens))
+            _check_length(name, model, options, tokens=len(prompt.tokens))
         require_tokens("logit_bias", list(map(int, request.logit_bias)), model.vocabulary)
     except TokenOutOfRange as error:
         raise RequestRefused(400, str(error), param=error.name) from error
@@ -42,15 +39,15 @@ def read_prompts(request: GenerationRequest, model: LoadedModel, options: Server
     return [prompt._replace(grammar=grammar) for prompt in prompts]
 
 
-def _read_texts(given: Any, model: LoadedModel, check: Callable[..., None]) -> list[Prompt]:
+def _read_texts(given: Any, model: LoadedModel, options: ServerOptions) -> list[Prompt]:
     prompts = [given] if isinstance(given, str) or isinstance(given[0], int) else given
     if not isinstance(prompts[0], str):
         return [Prompt(tokens) for tokens in prompts]
-    check("prompt", characters=sum(map(len, prompts)) // len(prompts))
+    _check_length("prompt", model, options, characters=sum(map(len, prompts)) // len(prompts))
     return [Prompt(encode_prompt(model.tokenizer, text), empty=not text) for text in prompts]
 
 
-def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions, check: Callable[..., None]) -> Prompt:
+def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions) -> Prompt:
     tokenizer = model.tokenizer
     if not tokenizer.has_chat_template:
         problem = f"{model.name} has no chat template, which a conversation needs. To continue a text: /v1/completions"
@@ -62,24 +59,27 @@ def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions,
             raise wrong_field("tool_choice", problem)
         request.tools = []
         request.without_effect.add("tools")
-    check("messages", characters=sum(len(message.content) for message in request.messages))
+    _check_length("messages", model, options, characters=sum(len(message.content) for message in request.messages))
     messages, variables, text = conversation_of(request, tokenizer, options.template_variables)
     prediction = None
     if request.prediction is not None and request.prediction.content:
-        check("prediction", characters=len(request.prediction.content))
+        _check_length("prediction", model, options, characters=len(request.prediction.content))
         expected = encode_answer(tokenizer, request.prediction.content)
-        check("prediction", tokens=len(expected))
+        _check_length("prediction", model, options, tokens=len(expected))
         prediction = PredictionDrafter(expected)
     tokens = encode(tokenizer, text)
     marks = branches(tokenizer, messages, variables, tokens) if model.needs_marks else ()
     return Prompt(tokens, marks, begins_reasoning(tokenizer, text), prediction=prediction)
 
 
-def _check_length(name: str, *, limit: int | None, model: LoadedModel, tokens: int = 0, characters: int = 0) -> None:
+def _check_length(
+    name: str, model: LoadedModel, options: ServerOptions, *, tokens: int = 0, characters: int = 0
+) -> None:
     """Refuse what does not fit, in words from which clients know what to do.
 
     A text of so many ``characters`` that it cannot fit is refused before minutes are spent on tokenizing it.
     """
+    limit = options.max_prompt_tokens
     tokens, most = tokens or math.ceil(characters / model.longest_token), limit or model.context
     if most is None or tokens < most + (limit is not None):  # one token has to be left for the answer
         return
