@@ -109,11 +109,10 @@ class Service:
             writing, own = self._writing(scope["spectool.client"], wanted), protocol(wanted)
             if wanted.stream:
                 await _unless_gone(receive, _send(_streamed(writing, own), partial(_ignored, wanted, own.path), send))
-                return
-            whole = await _unless_gone(receive, _whole(writing, own))
-            await Response(whole, headers=_ignored(wanted, own.path), media_type="application/json")(
-                scope, receive, send
-            )
+            else:
+                whole = await _unless_gone(receive, _whole(writing, own))
+                answer = Response(whole, headers=_ignored(wanted, own.path), media_type="application/json")
+                await answer(scope, receive, send)
 
         return respond
 
