@@ -309,14 +309,15 @@ def session(
     texts: Sequence[Text],
     policy: Policy | int,
     look_ups: Drafter | None,
-    recorded: RecordedModel | None,
+    model: RecordedModel | None,
     cost: float = 0.0,
 ) -> Spent:
     """Replay texts one after the other, with a policy that goes on learning, or up to a number of draft tokens."""
-    model = recorded and recorded.fork()
     draft_cost = DraftCost(cost, cost * _READING)
-    if model is not None and isinstance(policy, Policy):
-        policy.record(model.name).begin_model(draft_cost, model.honesty)
+    if model is not None:
+        model.asked.clear()
+        if isinstance(policy, Policy):
+            policy.record(model.name).begin_model(draft_cost, model.honesty)
     written, spent, totals = 0, 0.0, [0.0]
     tokens = [len(text.output) for text in texts]
     ends = set(accumulate(tokens))

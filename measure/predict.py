@@ -40,26 +40,18 @@ class RecordedModel(Drafter):
     """Proposes what a draft model does, which is asked for each number of tokens at a place of a text only once.
 
     Attributes:
-        asked: For each time it was asked, the tokens of the text that it had to read first, and its passes.
+        asked: For each time it was asked in a replay, the tokens of the text that it had to read first, and its passes.
     """
 
-    costs_a_pass = True
+    costs_a_pass, passes = True, 0
 
-    def __init__(self, drafter: Drafter, said: dict[tuple[int, int], tuple[Proposal, int]] | None = None) -> None:
-        """Ask ``drafter``; ``said`` has proposals and their passes by place and number of tokens."""
-        self.name, self.longest, self.asked = drafter.name, drafter.longest, list[tuple[int, int]]()
-        self.honesty = drafter.honesty
-        self._drafter, self._said, self._passes = drafter, {} if said is None else said, 0
+    def __init__(self, drafter: Drafter) -> None:
+        """Ask ``drafter``."""
+        self.name, self.longest, self.honesty = drafter.name, drafter.longest, drafter.honesty
+        self.asked = list[tuple[int, int]]()
+        self._drafter = drafter
+        self._said = dict[tuple[int, int], tuple[Proposal, int]]()  # with its passes, by place and number of tokens
         self.start(())
-
-    def fork(self) -> "RecordedModel":
-        """One for another replay, with what was said so far."""
-        return RecordedModel(self._drafter, self._said)
-
-    @property
-    def passes(self) -> int:
-        """Passes that the model would have made so far."""
-        return self._passes
 
     def start(self, prompt: Sequence[int]) -> None:
         """Begin a text."""
@@ -86,7 +78,7 @@ class RecordedModel(Drafter):
             self._said[self._place, asked] = proposal, self._drafter.passes - before
         proposal, passes = self._said[self._place, asked]
         passes = min(passes, limit) if asked > limit else passes
-        self._passes += passes
+        self.passes += passes
         self.asked.append((self._unread, passes))
         self._unread = 0
         return proposal.cut(limit)
@@ -104,17 +96,11 @@ def _reading(cost: DraftCost, tokens: int) -> float:
 
 
 class Replayed(NamedTuple):
-    """What a replay took, in the time of plain passes of the target.
-
-    Attributes:
-        counts: Tokens, passes of the target, and drafts.
-        checking: Plain passes that the passes of the target take more than as many plain ones.
-        drafting: Plain passes that those of the draft model take.
-    """
+    """What a replay took, in the time of plain passes of the target."""
 
     counts: DraftStatistics
-    checking: float
-    drafting: float
+    checking: float  # of the target's passes, what they take more than as many plain ones
+    drafting: float  # of the passes of the draft model
 
 
 def play(
@@ -131,9 +117,11 @@ def play(
     The ``policy`` chooses the drafts by its curve and learns from one text to the next, or is the number of draft
     tokens; ``cost`` is what passes of the ``model`` cost, in plain passes of the target.
     """
-    checking, model = 0.0, model and model.fork()
-    if model is not None and isinstance(policy, Policy):
-        policy.record(model.name).begin_model(cost, model.honesty)
+    checking = 0.0
+    if model is not None:
+        model.asked.clear()
+        if isinstance(policy, Policy):
+            policy.record(model.name).begin_model(cost, model.honesty)
 
     def on_cycle(tokens: int, plain_passes: float) -> None:
         nonlocal checking
