@@ -107,7 +107,7 @@ def cheaper_weight_formats(chip: str, bits: int, mode: str, measured: PassCurve 
     With them a pass over a few tokens takes less time, and a plain one no more than now. What was ``measured`` of the
     present form comes before what was published.
     """
-    rows = rows_for(chip_of(chip)) if chip_of(chip) else []
+    rows = rows_for(chip_of(chip))
     own = [row.curve for row in rows if (row.bits, row.mode) == (bits, mode)] if measured is None else [measured]
     now, read = min(map(_cost, own), default=0.0), read_bits(bits, mode)
     return [

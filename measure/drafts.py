@@ -48,21 +48,13 @@ class Draft(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """What a draft model is expected to bring.
+    """What a draft model is expected to bring, at least and at most."""
 
-    Attributes:
-        draft: The best one for the language; None if none in the table is known to write it.
-        speed: With it, in times of plain decoding: least and most.
-        look_ups: With dictionary and history alone, likewise.
-        cost: Of a draft token, in plain passes, likewise.
-        pays: Whether it is expected to be worth having.
-    """
-
-    draft: Draft | None
-    speed: tuple[float, float] = (1.0, 1.0)
-    look_ups: tuple[float, float] = (1.0, 1.0)
-    cost: tuple[float, float] = (0.0, 0.0)
-    pays: bool = False
+    draft: Draft | None  # the best one for the language; None if none in the table is known to write it
+    speed: tuple[float, float] = (1.0, 1.0)  # with it, in times of plain decoding
+    look_ups: tuple[float, float] = (1.0, 1.0)  # with dictionary and history alone, likewise
+    cost: tuple[float, float] = (0.0, 0.0)  # of a draft token, in plain passes
+    pays: bool = False  # whether it is expected to be worth having
 
     def sentence(self, model: str, language: str) -> str:
         """What to do about it."""
@@ -118,11 +110,8 @@ def cached_draft(model: Any, language: str) -> tuple[str, Advice]:
 def expected_speed(curve: PassCurve, right: float, token: float, *, share: float = 1.0) -> float:
     """Times plain decoding with the best draft length, at least 1.
 
-    Args:
-        curve: What passes of the target cost.
-        right: Probability that a draft token is right, if those before it are.
-        token: Plain passes that a draft token costs.
-        share: Of what passes take more than plain ones, by which the curve may be wrong.
+    A draft token is ``right`` with this probability if those before it are, and costs ``token`` plain passes. What a
+    pass takes more than a plain one is ``share`` times as much as the ``curve`` says.
     """
     costs = curve.costs(_MOST, 0)
     speeds = (
@@ -149,12 +138,10 @@ def advise(model: Any, language: str, drafts: Sequence[Draft] | None = None) -> 
 
 def _promised(draft: Draft, machines: Sequence[Machine], language: str) -> Advice:
     right, look_up = draft.right[language], table()[1].get(language, 0.0)
-    with_draft, look_ups, tokens = list[float](), list[float](), list[float]()
-    for machine in machines:
-        costs = machine.token_costs(draft.weights, draft.layers)
-        tokens += costs
-        for share in machine.shares:
-            look_ups.append(expected_speed(machine.curve, look_up, 0.0, share=share))
-            with_draft += [expected_speed(machine.curve, right, PASSES * cost, share=share) for cost in costs]
-    speed, alone, cost = ((min(each), max(each)) for each in (with_draft, look_ups, tokens))
-    return Advice(draft, speed, alone, cost, sum(speed) >= _WORTH * sum(alone))
+    figures = list[tuple[float, float, float]]()
+    for machine in machines:  # where passes with drafts are cheap, and where they are dear
+        for share, cost in zip(machine.shares, machine.token_costs(draft.weights, draft.layers), strict=True):
+            speed = expected_speed(machine.curve, right, PASSES * cost, share=share)
+            figures.append((speed, expected_speed(machine.curve, look_up, 0.0, share=share), cost))
+    speeds, alone, costs = ((min(each), max(each)) for each in zip(*figures, strict=True))
+    return Advice(draft, speeds, alone, costs, sum(speeds) >= _WORTH * sum(alone))

@@ -11,7 +11,7 @@ So a draft that the target has committed within a token of the draft is taken to
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import accumulate, islice, pairwise
 from typing import Any
 
 import mlx.core as mx
@@ -94,8 +94,4 @@ def _logits(model: Any, draft: Tokenizer, tokens: Sequence[int]) -> mx.array:
 def _places(tokenizer: Tokenizer, ids: Sequence[int], data: bytes) -> list[tuple[int, int]]:
     """The bytes of a text that each token covers; a space that decoding removes lies before the text."""
     lengths = [len(tokenizer.token_bytes[token]) for token in ids]
-    end, places = len(data) - sum(lengths), list[tuple[int, int]]()
-    for length in lengths:
-        places.append((end, end + length))
-        end += length
-    return places
+    return list(pairwise(accumulate(lengths, initial=len(data) - sum(lengths))))

@@ -38,41 +38,27 @@ from spectool.runtime.policy.pass_costs import PassCosts
 from spectool.runtime.policy.record import DraftCost
 
 # What a pass with drafts takes more than a plain one may turn out to be these times as much as the curve says:
-PUBLISHED = 0.8, 1.25
-MEASURED = 0.9, 1.25  # the least of several times, which is hardly ever too long
-ONE_MATRIX = 0.6, 1.1  # for a whole model, because attention and norms are flatter than a matrix
+_MEASURED = 0.9, 1.25  # the least of several times, which is hardly ever too long
+_PUBLISHED = {"pass": (0.8, 1.25), "matrix": (0.6, 1.1)}  # attention and norms are flatter than a matrix
 _FAR = 3  # times the size that was measured: another kind of model
 _SHORT = 1024  # tokens of context after which a pass still takes about as long as after none
 _LAYERS = 0.5, 1.0  # of what a layer of the demo model takes, which waits for its tokens
 _SMALL_PASSES = 8
 APART = 0.04  # of a text's time on this machine; without it, two of four runs of benchmarks/predicted.py lay 1% outside
-
-
-NO_COST = DraftCost(0.0, 0.0)
-"""Of a draft model whose passes are counted, and whose time does not matter."""
+NO_COST = DraftCost(0.0, 0.0)  # of a draft model whose passes are counted, and whose time does not matter
 
 
 class Machine(NamedTuple):
-    """What passes of a model cost somewhere.
+    """What passes of a model cost somewhere."""
 
-    Attributes:
-        curve: What a pass takes by its rows.
-        shares: Of what passes take more than plain ones: times as much as the curve says, at least and at most.
-        weights: Bytes that a plain pass reads.
-        noise: Of the time that a text takes, as a share of it.
-        row: What was published of a ``chip``.
-        costs: What was measured here.
-        draft: The least and the most that a draft model costs.
-    """
-
-    curve: PassCurve = FREE
-    shares: tuple[float, float] = 1.0, 1.0
-    weights: float | None = None
-    noise: float = 0.0
-    row: ChipCosts | None = None
-    chip: str = ""
-    costs: PassCosts | None = None
-    draft: tuple[DraftCost, DraftCost] = NO_COST, NO_COST
+    curve: PassCurve = FREE  # what a pass takes by its rows
+    shares: tuple[float, float] = 1.0, 1.0  # times what the curve says passes take more than plain ones: least and most
+    weights: float | None = None  # bytes that a plain pass reads
+    noise: float = 0.0  # of the time that a text takes, as a share of it
+    row: ChipCosts | None = None  # what was published of a chip
+    chip: str = ""  # its name, by `chip_of`
+    costs: PassCosts | None = None  # what was measured here
+    draft: tuple[DraftCost, DraftCost] = NO_COST, NO_COST  # of a draft model: least and most
 
     @property
     def plain(self) -> float | None:
@@ -87,15 +73,14 @@ class Machine(NamedTuple):
 
     def not_known(self, size: float | None) -> Iterator[str]:
         """What may differ from the measurement, in words."""
-        measured = self.row and self.row.parameters
         if self.row and self.row.scope == "matrix":
             yield "model: where one matrix was measured, --size changes nothing; the rest depends on size and context"
         elif depths := self.row.curves if self.row else self.costs and self.costs.seconds:
             yield f"context: measured after {max(depths):,} tokens; after more, passes over more rows cost more"
-        if measured and not size:
+        if self.row and self.row.parameters and not size:
             yield "size: give yours with --size, which leaves out measurements of far other sizes"
-        elif self.row and measured and size and not _near(size, self.row):
-            yield f"size: measured with {measured:g} billion weights, not {size:g}"
+        elif self.row and self.row.parameters and size and not _near(size, self.row):
+            yield f"size: measured with {self.row.parameters:g} billion weights, not {size:g}"
 
     def draft_costs(self, draft: Any, name: str) -> tuple[DraftCost, DraftCost]:
         """The least and the most that a draft model, which the user calls ``name``, may cost, in plain passes.
@@ -109,7 +94,7 @@ class Machine(NamedTuple):
             return cost_range(self.chip, weight_bytes(draft), self.weights)
         more = f"{shlex.quote(self.costs.model)} --draft-model {shlex.quote(name)}"
         cost = measured_draft_cost(_measured(draft, name, more), self.costs)
-        low, high = (cost._replace(token=share * cost.token, reading=share * cost.reading) for share in MEASURED)
+        low, high = (cost._replace(token=share * cost.token, reading=share * cost.reading) for share in _MEASURED)
         return low, high
 
     def token_costs(self, weights: float, layers: int) -> tuple[float, float]:
@@ -146,7 +131,7 @@ def machine_here(model: Any, name: str) -> Machine:
     """
     costs = _measured(model, name, shlex.quote(name))
     curve = PassCurve(costs.seconds, costs.plain, costs.final)
-    return Machine(curve, MEASURED, weight_bytes(model), APART, costs=costs)
+    return Machine(curve, _MEASURED, weight_bytes(model), APART, costs=costs)
 
 
 def machines_for(model: Any) -> list[Machine]:
@@ -192,9 +177,9 @@ def machines_on(
             rows = [row for row in rows if row.scope != "matrix"]
     found = {}
     for row in rows:
-        billions, shares = size or row.parameters, {"pass": PUBLISHED, "matrix": ONE_MATRIX}[row.scope]
+        billions = size or row.parameters
         weights = billions and billions * 1e9 / 8 * read_bits(bits, mode)
-        found[row.title] = Machine(row.curve, shares, weights, row=row, chip=name)
+        found[row.title] = Machine(row.curve, _PUBLISHED[row.scope], weights, row=row, chip=name)
     return found
 
 
@@ -236,11 +221,11 @@ def row_to_share(model: Any, costs: PassCosts) -> ChipCosts:
     Raises:
         SpectoolError: There was time for passes over single tokens alone.
     """
-    curves: dict[int, dict[int, float]] = {}
+    curves = dict[int, dict[int, float]]()
     for depth, curve in costs.seconds.items():
-        rising = accumulate((seconds / curve[1] for _, seconds in sorted(curve.items())), max)
         if len(curve) > 1:
-            curves[depth] = dict(zip(sorted(curve), (round(each, 3) for each in rising), strict=True))
+            rising = accumulate((round(curve[rows] / curve[1], 3) for rows in sorted(curve)), max)
+            curves[depth] = dict(zip(sorted(curve), rising, strict=True))
     if not curves:
         raise SpectoolError("there was time for passes over single tokens alone. Measure longer: --seconds 60")
     bits, mode, group = weights_form(model)

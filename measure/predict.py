@@ -112,7 +112,7 @@ def play(
     *,
     progress: Callable[[int], object] = lambda tokens: None,
 ) -> Replayed:
-    """Replay texts; arguments as for `predict`.
+    """Replay texts with dictionary and history, a draft model, or both.
 
     The ``policy`` chooses the drafts by its curve and learns from one text to the next, or is the number of draft
     tokens; ``cost`` is what passes of the ``model`` cost, in plain passes of the target.
@@ -181,14 +181,9 @@ def predict(
     *,
     progress: Callable[[int], object] = lambda tokens: None,
 ) -> Forecast:
-    """Replay texts with the policy that generates here.
+    """Replay texts with the policy that generates here, and a draft model at what it costs on the ``machine``.
 
-    Args:
-        texts: What to replay, each after its prompt.
-        machine: Where, with what a draft model costs there.
-        look_ups: Dictionary and history.
-        model: A draft model.
-        progress: Called with the tokens that were replayed since the last time.
+    The tokens of each cycle are told to ``progress``.
     """
     low, high = math.inf, 0.0
     for cost in machine.draft if model else machine.draft[:1]:
