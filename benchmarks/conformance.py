@@ -28,6 +28,7 @@ import click
 from conformance_sources import fetched, sources
 from real_data import real_corpus
 from real_models import SHARED
+from saving import RESULTS, json_lines
 from tqdm import tqdm
 
 from spectool import TokenizerError
@@ -43,8 +44,7 @@ from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.token_bytes import text_of
 from spectool.tokenization.tokenizer import Tokenizer
 
-TOKENIZERS = Path(__file__).parent / "results" / "conformance_tokenizers.jsonl"
-PAIRS = TOKENIZERS.with_name("conformance_pairs.jsonl")
+TOKENIZERS, PAIRS = RESULTS / "conformance_tokenizers.jsonl", RESULTS / "conformance_pairs.jsonl"
 _ROOT = Path(__file__).resolve().parents[1]
 _LONGEST = 200  # characters of a document: every prefix of it is encoded
 _PAIRS_OF_EACH = 2  # partners of a tokenizer, the next ones in the round
@@ -205,7 +205,7 @@ def main(texts: int, joined: int, only: tuple[str, ...], quick: bool, seed: int,
     real, rows, pairs = documents(seed), [], []
     opened: list[Variant] = []
     files = [file for file in (TOKENIZERS, PAIRS) if resume and file.exists()]
-    saved = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    saved = [row for file in files for row in json_lines(file)]
     known = {tuple(map(row.get, ("tokenizer", "draft", "target", "asked", "seed"))): row for row in saved}
 
     def pair_up(variant: Variant) -> None:

@@ -12,7 +12,6 @@ right where the model was asked. Then, for each source and each tenth of what wa
 Appends to ``benchmarks/results/draft_policy.jsonl``.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -22,6 +21,7 @@ from typing import NamedTuple
 import click
 from real_data import encoded, real_corpus, real_tokenizer
 from real_models import SHARED
+from saving import json_lines, save
 
 from spectool.artifacts.dictionary import Dictionary
 from spectool.measure.chips import published
@@ -34,7 +34,6 @@ from spectool.runtime.policy.curve import PassCurve
 from spectool.runtime.policy.policy import Choice, Policy
 from spectool.runtime.policy.record import DraftCost
 
-RESULTS = Path(__file__).parent / "results" / "draft_policy.jsonl"
 COSTS = 0.03, 0.05, 0.1
 CPU = {1: 1.0, 2: 1.04, 5: 1.22, 9: 1.4, 17: 1.75}  # Qwen2.5-Coder 0.5B with OpenBLAS, from real_speed.jsonl
 _DRAFTS = 4  # tokens that the model is asked for at most
@@ -126,8 +125,7 @@ def table(texts: Sequence[Text], dictionary: Dictionary, recorded: RecordedModel
 def answers(name: str) -> list[str]:
     """Published answers of a model, both turns of a question as one text."""
     found = defaultdict[object, list[tuple[int, str]]](list)
-    for line in (SHARED / "answers" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines():
-        one = json.loads(line)
+    for one in json_lines(SHARED / "answers" / f"{name}.jsonl"):
         found[one["id"]].append((one["turn"], one["text"]))
     return ["\n\n".join(text for _, text in sorted(turns)) for turns in found.values()]
 
@@ -161,8 +159,7 @@ def main(
     drafters.members[0].longest = _DRAFTS
     for row in table(texts, Dictionary(dictionary), RecordedModel(drafters.members[0])):
         click.echo("  ".join(f"{key} {value}" for key, value in row.items()))
-        with RESULTS.open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps({"target": target, "text": name or language, **row}, ensure_ascii=False) + "\n")
+        save("draft_policy", {"target": target, "text": name or language, **row})
 
 
 if __name__ == "__main__":

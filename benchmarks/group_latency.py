@@ -14,15 +14,14 @@ import json
 import logging
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import click
 import numpy as np
+from saving import save
 
 from spectool.lab.hindsight import Machine, play, policy_for
 from spectool.lab.simulated_answers import LOOK_UPS, MODELS, READING, TOKENS, texts
 
-RESULTS = Path(__file__).parent / "results" / "group_latency.jsonl"
 MESSAGES = 2 * 32  # of a pass
 COMPUTING = 0.008  # seconds of a plain pass without messages
 DELAYS = {"none": 0.0, "Thunderbolt with RDMA": 20e-6, "Thunderbolt over TCP": 300e-6, "Ethernet": 1e-3}
@@ -56,8 +55,7 @@ def main(seeds: int) -> None:
                     counted += TOKENS * len(answers)
                 row["+".join(drafters)] = round(counted * plain / ours, 2)
             click.echo(json.dumps(row))
-            with RESULTS.open("a", encoding="utf-8") as lines:
-                lines.write(json.dumps(row) + "\n")
+            save("group_latency", row)
 
 
 if __name__ == "__main__":

@@ -9,22 +9,20 @@ Mac: the curves are what others have published (docs/results.md names them), wit
 table and appends to ``benchmarks/results/mac_curves.jsonl``.
 """
 
-import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, islice, pairwise
 from operator import mul
-from pathlib import Path
 
 import click
 from real_data import dictionary_of, encoded, real_corpus, real_tokenizer
+from saving import save
 
 from spectool.artifacts.dictionary import Dictionary
 from spectool.lab.hindsight import Machine, Saved, play, policy_for, record
 from spectool.runtime.drafters.drafter import Proposal, accepted_length
 from spectool.runtime.drafters.lookup import LookupDrafter
 
-RESULTS = Path(__file__).parent / "results" / "mac_curves.jsonl"
 CURVES: dict[str, dict[int, float]] = {  # plain passes by rows
     "M1, M2, 4-bit affine": {1: 1, 2: 1.8, 4: 3.1, 8: 6.2},
     "M1, M2, mxfp4": {1: 1, 4: 2.1, 8: 4.2},
@@ -95,8 +93,7 @@ def main(count: int) -> None:
                 row = {"tokenizer": model, "language": language, "curve": name, "texts": len(texts)}
                 row |= {"policy": round(speed, 3), "fixed": round(max(1.0, best), 3), "threshold": threshold}
                 click.echo("  ".join(f"{key} {value}" for key, value in row.items()))
-                with RESULTS.open("a", encoding="utf-8") as lines:
-                    lines.write(json.dumps(row) + "\n")
+                save("mac_curves", row)
 
 
 if __name__ == "__main__":

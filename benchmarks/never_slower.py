@@ -14,7 +14,6 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
 
@@ -22,12 +21,12 @@ import click
 import mlx.core as mx
 from mlx_lm.models import llama
 from pass_cost import pass_cost
+from saving import save
 
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import Drafter, Proposal
 
-RESULTS = Path(__file__).parent / "results" / "never_slower.jsonl"
 PLAIN = "plain"
 PROMPT = list(range(100, 132))
 # Share of the draft tokens that are right.
@@ -107,8 +106,7 @@ def main(tokens: int, learning: int, rounds: int, draft_cost: float, fixed_draft
         line = {"drafter": name, **_ratios(seconds[name], seconds[PLAIN])}
         line |= {"tokens per pass": round(drafted.tokens_per_pass, 2), "acceptance": round(drafted.acceptance_rate, 3)}
         click.echo(json.dumps(line))
-        with RESULTS.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({**line, **machine}) + "\n")
+        save("never_slower", {**line, **machine})
 
 
 def _model() -> llama.Model:

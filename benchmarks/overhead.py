@@ -29,6 +29,7 @@ from unittest.mock import patch
 import click
 import mlx.core as mx
 from mlx_lm.models.cache import ArraysCache, KVCache, RotatingKVCache
+from saving import save
 
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.packs.stage import count_and_build
@@ -37,7 +38,6 @@ from spectool.runtime import DraftStatistics, generate_step, load_drafter
 from spectool.runtime.demo_models import demo_path
 from spectool.tokenization.opening import open_tokenizer
 
-RESULTS = Path(__file__).parent / "results" / "overhead.jsonl"
 PROMPT, TOKENS, LEFT_OUT = 128, 256, 16  # tokens of a prompt and of a generation; cycles left out at its beginning
 CACHES: dict[str, Callable[[], list[Any]]] = {
     "2 KV": lambda: [KVCache() for _ in range(2)],
@@ -107,14 +107,10 @@ def main(cycles: int, lengths: tuple[str, ...]) -> None:
         for name, make_cache in CACHES.items():
             for length in lengths:
                 options = {"num_draft_tokens": int(length) if length.isdigit() else None, "drafter": drafter}
-                row = {
-                    "caches": name,
-                    "k": length,
-                    **measure(Hollow(make_cache, text, tokenizer.size), text, cycles, options),
-                }
+                hollow = Hollow(make_cache, text, tokenizer.size)
+                row = {"caches": name, "k": length, **measure(hollow, text, cycles, options)}
                 click.echo(json.dumps(row))
-                with RESULTS.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps({**row, "machine": platform.platform()}) + "\n")
+                save("overhead", {**row, "machine": platform.platform()})
 
 
 def measure(model: Hollow, text: Sequence[int], cycles: int, options: dict[str, Any]) -> dict[str, Any]:

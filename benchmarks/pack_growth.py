@@ -19,8 +19,8 @@ from pathlib import Path
 
 import click
 from real_data import real_corpus
+from saving import save
 
-RESULTS = Path(__file__).parent / "results" / "pack_growth.jsonl"
 FOLDER = Path(__file__).parent.parent / ".scratch" / "packs"
 _ONE_IN = 4
 _WORD = re.compile(r"\w{4,}")
@@ -71,8 +71,7 @@ def main(sizes: tuple[int, ...], max_bytes: str) -> None:
             "pack_bytes": out.stat().st_size if out.exists() else None,
         }
         click.echo(json.dumps(facts))
-        with RESULTS.open("a", encoding="utf-8") as kept:
-            kept.write(json.dumps(facts) + "\n")
+        save("pack_growth", facts)
         text.unlink()
 
 

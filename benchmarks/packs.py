@@ -12,7 +12,6 @@ the bundled pack of the language is measured as well, and with ``--answers``, th
 Adds lines to ``benchmarks/results/packs.jsonl``.
 """
 
-import json
 import resource
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +23,7 @@ from typing import Any
 import click
 from real_data import real_corpus, real_tokenizer
 from real_text import read_text
+from saving import save
 
 from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.pack import Pack
@@ -35,7 +35,6 @@ from spectool.corpora import open_corpus
 from spectool.measure.replay import replay
 from spectool.runtime.drafters.lookup import LookupDrafter
 
-RESULTS = Path(__file__).parent / "results" / "packs.jsonl"
 FOLDER = Path(__file__).parent.parent / ".scratch" / "packs"
 _PROBABILITY = 0.2  # from which on drafts are proposed
 _LOWEST, _HIGHEST = 0.05, 0.6  # least probabilities between which both propose as much
@@ -167,8 +166,7 @@ def main(
             "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
             "dictionaries": rows,
         }
-        with RESULTS.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps(facts, ensure_ascii=False) + "\n")
+        save("packs", facts)
         for kind, row in rows.items():
             alone, after = row["alone"], row["with history"]
             click.echo(

@@ -8,19 +8,16 @@ each point of it wrong by 10% at random, and measured times, which only `Drift` 
 Prints a table and saves it in ``benchmarks/results/policy_grid.jsonl``.
 """
 
-import json
 import logging
 from collections.abc import Sequence
 from itertools import product
-from pathlib import Path
 
 import click
+from saving import save
 from tqdm import tqdm
 
 from spectool.lab.hindsight import Machine, Saved, play, policy_for
 from spectool.lab.simulated_answers import CURVES, LOOK_UPS, MODELS, READING, TOKENS, texts
-
-RESULTS = Path(__file__).parent / "results" / "policy_grid.jsonl"
 
 
 def speeds(machine: Machine, answers: Sequence[Saved], names: Sequence[str], wrong: float, seed: int) -> list[float]:
@@ -55,8 +52,7 @@ def main(seeds: int) -> None:
                 "worst": {", ".join(cell): round(means[cell][0], 3) for cell in worst},
             }
             click.echo("  ".join(f"{key} {value}" for key, value in row.items()))
-            with RESULTS.open("a", encoding="utf-8") as lines:
-                lines.write(json.dumps(row) + "\n")
+            save("policy_grid", row)
 
 
 if __name__ == "__main__":

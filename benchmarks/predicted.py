@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 from real_models import real_model
+from saving import BLAS, save
 
 from spectool.measure.bench.prompts import ids_of_prompt, load_prompts
 from spectool.measure.bench.results import PLAIN, DrafterSpec, Options
@@ -29,8 +30,6 @@ from spectool.runtime.loading import load_model
 from spectool.runtime.policy.costs import model_key
 from spectool.runtime.policy.pass_costs import save_costs
 from spectool.tokenization.opening import open_tokenizer
-
-RESULTS = Path(__file__).parent / "results" / "predicted.jsonl"
 
 
 @click.command()
@@ -45,12 +44,11 @@ RESULTS = Path(__file__).parent / "results" / "predicted.jsonl"
 def main(model: str, dictionary: Path, draft: str | None, alignment: str | None, runs: int, **settings: Any) -> None:
     """Measure, compare and save."""
     os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp()
-    path = str(real_model(model))
+    path = real_model(model)
     sources: dict[str, Any] = {"dictionary": (str(dictionary),), "history": True}
     if draft is not None:
         sources |= {"draft_model": draft, "alignment": alignment}
-    blas = "OpenBLAS" if "openblas" in os.environ.get("LD_PRELOAD", "") else "reference"
-    about = {"model": model, "blas": blas} | ({"draft": Path(draft).name} if draft else {})
+    about = {"model": model, "blas": BLAS} | ({"draft": Path(draft).name} if draft else {})
     inside = 0
     for seed in range(runs):
         for name in filter(None, (path, draft)):
@@ -59,8 +57,7 @@ def main(model: str, dictionary: Path, draft: str | None, alignment: str | None,
         found = one_run(path, sources, seed, **settings)
         inside += found["low"] <= found["measured"] <= found["high"]
         click.echo(json.dumps({**about, **found}))
-        with RESULTS.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({**about, **settings, **found}) + "\n")
+        save("predicted", {**about, **settings, **found})
     click.echo(f"{inside} of {runs} in the range")
 
 

@@ -25,6 +25,7 @@ from typing import Any
 
 import click
 from real_models import real_model
+from saving import save
 
 from spectool.runtime import stream_generate
 from spectool.runtime.drafters import prediction
@@ -35,7 +36,6 @@ from spectool.runtime.policy import curve, policy
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
-RESULTS = Path(__file__).parent / "results" / "predictions.jsonl"
 FILES: tuple[ModuleType, ...] = (curve, policy, prediction)
 POLISH = "Wczoraj wieczorem w domu kultury odbyło się spotkanie mieszkańców z burmistrzem miasta. "
 
@@ -90,7 +90,7 @@ def main(
     """Compare answers with and without predictions."""
     rng = random.Random(seed)
     if repository:
-        pairs = list(islice(edits(repository, open_tokenizer(str(real_model(name))), tokens, rng), 80))
+        pairs = list(islice(edits(repository, open_tokenizer(real_model(name)), tokens, rng), 80))
         for length in (draft_tokens,) if draft_tokens else (8, 24):
             shares = [passes_of(before, after, length) / len(after) for before, after in pairs]
             print(
@@ -98,8 +98,7 @@ def main(
             )
             print(f"decoding, nine in ten at most {quantiles(shares, n=10)[-1]:.3f}")
         return
-    model, tokenizer = load_model(str(real_model(name)))
-    RESULTS.parent.mkdir(exist_ok=True)
+    model, tokenizer = load_model(real_model(name))
     for file in FILES:
         source = inspect.getsource(file)
         asked = f"Write this file once more, without any change.\n\n```python\n{source}```"
@@ -136,8 +135,7 @@ def main(
                 "median": round(median(ratios), 3),
             }
             print(json.dumps(figures))
-            with RESULTS.open("a", encoding="utf-8") as out:
-                out.write(json.dumps(figures) + "\n")
+            save("predictions", figures)
 
 
 if __name__ == "__main__":

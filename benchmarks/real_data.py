@@ -70,15 +70,10 @@ def _corpus(language: str) -> tuple[str, Path]:
     return "--corpus", train if train.exists() else valid  # of English there is little
 
 
-def _artifact(name: str) -> Path:
-    folder = Path(__file__).parent.parent / ".scratch" / "artifacts"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / name
-
-
 def made(name: str, *command: object) -> Path:
     """The path of an artifact, which a command of spectool builds if it does not exist yet."""
-    out = _artifact(name)
+    out = Path(__file__).parent.parent / ".scratch" / "artifacts" / name
     if not out.exists():
+        out.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run([sys.executable, "-m", "spectool.cli", *map(str, command), "-o", str(out)], check=True)
     return out

@@ -40,6 +40,7 @@ from overhead import outside
 from real_data import alignment_of, dictionary_of, dictspec_of, tokenizer_of
 from real_models import real_model
 from real_text import FOLDER, Written, read_text, repeated_4_grams
+from saving import save
 
 from spectool.artifacts.alignment import Alignment
 from spectool.artifacts.dictionary import MIN_PROBABILITY, Dictionary
@@ -56,7 +57,6 @@ from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.loading import load_model
 from spectool.tokenization.opening import open_tokenizer
 
-RESULTS = Path(__file__).parent / "results" / "real_drafters.jsonl"
 STRATEGIES = ("context", "naive", "intersection", "byte-aligned")
 _TEXT = re.compile(r"(?P<language>\w+)\.(held-out|t(?P<temperature>[\d.]+?)(\.p(?P<penalty>[\d.]+))?)")
 TRANSLATING = ("draft_context", "translate", "commit")
@@ -144,8 +144,8 @@ def _speeds(texts: Sequence[Saved], seconds: Sequence[float]) -> tuple[float, fl
 
 def simulated(model: str, draft: str, language: str, texts: Sequence[Written], machines: Sequence[Machine]) -> None:
     """Print the speeds of look-ups, the draft model and both on each machine."""
-    pair = {"draft_model": str(real_model(draft)), "alignment": alignment_of(draft, model, language)}
-    both = load_drafter(str(real_model(model)), dictionary=dictionary_of(model, language), **pair)
+    pair = {"draft_model": real_model(draft), "alignment": alignment_of(draft, model, language)}
+    both = load_drafter(real_model(model), dictionary=dictionary_of(model, language), **pair)
     assert isinstance(both, DrafterSet)
     members = dict(zip(("look-ups", "draft"), both.members, strict=True))
     saved = [record(text.prompt, text.output, members, 8) for text in texts]
@@ -200,7 +200,7 @@ def main(
             simulated(model, draft, language, texts, machines)
             continue
         if draft and firsts:
-            pair = {"draft_model": str(real_model(draft)), "alignment": alignment_of(draft, model, language)}
+            pair = {"draft_model": real_model(draft), "alignment": alignment_of(draft, model, language)}
             drafter = load_drafter(str(tokenizer_of(model)), history=False, **pair)
             assert drafter is not None
             click.echo(f"{language}: {first_ids(texts, drafter)}")
@@ -237,8 +237,7 @@ def main(
                     "drafted": round(proposed / passes, 3),
                 }
                 click.echo(json.dumps(row, ensure_ascii=False))
-                with RESULTS.open("a") as results:
-                    results.write(json.dumps(row) + "\n")
+                save("real_drafters", row)
     if not found:
         raise click.ClickException(f"no text of {name} in {FOLDER}; write some with benchmarks/real_text.py")
 

@@ -15,10 +15,8 @@ take hours in each precision; ``--first`` lets several runs share them. Adds a l
 """
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import click
@@ -30,12 +28,12 @@ from mlx_lm.models.cache import make_prompt_cache
 from real_data import alignment_of, dictionary_of
 from real_models import real_model
 from real_text import prompt_ids, real_prompts
+from saving import BLAS, save
 from tqdm import tqdm
 
 from spectool.runtime import Drafter, DraftStatistics, generate_step, load_drafter
 from spectool.runtime.loading import load_model
 
-RESULTS = Path(__file__).parent / "results" / "real_lossless.jsonl"
 PRECISIONS = ("float32", "bfloat16", "8", "4")
 SIZES = (2, 3, 5, 9)  # tokens of a pass when a difference is judged
 GROUP = 32  # weights that are quantised together
@@ -76,26 +74,24 @@ def main(
                     click.echo(f"ERROR: {precision}, {name}: {error}")
         for name, row in rows.items():
             line = {"target": target, "draft": draft, "language": language, "precision": precision, "drafter": name}
-            line |= {"blas": "OpenBLAS" if "openblas" in os.environ.get("LD_PRELOAD", "") else "reference"}
-            line |= {"prompts": len(prompts), "first": first, "k": length, **row}
+            line |= {"blas": BLAS, "prompts": len(prompts), "first": first, "k": length, **row}
             line |= {"proposed": statistics[name].proposed, "tokens per pass": statistics[name].tokens_per_pass}
             wrong += row["errors"] + (statistics[name].proposed == 0)
             click.echo(json.dumps(line))
-            with RESULTS.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
+            save("real_lossless", line)
     if wrong:
         raise click.ClickException(f"{wrong} answers are not plain decoding's, or drafters that proposed nothing")
 
 
 def drafters(target: str, draft: str, language: str) -> dict[str, Drafter]:
     """The drafters by name."""
-    where, other = real_model(target), real_model(draft)
+    where = real_model(target)
     look_ups = {"dictionary": dictionary_of(target, language)}
-    pair = {"draft_model": load_model(str(other)), "alignment": alignment_of(draft, target, language)}
+    pair = {"draft_model": load_model(real_model(draft)), "alignment": alignment_of(draft, target, language)}
     return {
-        "dictionary and history": load_drafter(str(where), **look_ups),
-        "draft model": load_drafter(str(where), **pair, history=False),
-        "together": load_drafter(str(where), **look_ups, **pair),
+        "dictionary and history": load_drafter(where, **look_ups),
+        "draft model": load_drafter(where, **pair, history=False),
+        "together": load_drafter(where, **look_ups, **pair),
     }
 
 

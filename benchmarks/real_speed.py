@@ -15,7 +15,6 @@ processor busy all the time. Prints a table and appends to ``benchmarks/results/
 """
 
 import json
-import os
 import platform
 import subprocess
 import sys
@@ -35,12 +34,12 @@ from pass_cost import pass_cost
 from real_data import alignment_of, dictionary_of
 from real_models import real_model
 from real_text import drawn, prompt_ids, real_prompts
+from saving import BLAS, save
 from tqdm import tqdm
 
 from spectool.runtime import DraftStatistics, generate_step, load_drafter
 from spectool.runtime.loading import load_model
 
-RESULTS = Path(__file__).parent / "results" / "real_speed.jsonl"
 PLAIN = "mlx-lm, plain"
 LOOK_UPS = "dictionary + history"
 THEIRS = 4  # draft tokens of mlx-lm's own speculative decoding
@@ -138,17 +137,16 @@ def main(
         "prompts": len(prompts),
         "tokens": tokens,
         "busy": busy,
-        "blas": "OpenBLAS" if "openblas" in os.environ.get("LD_PRELOAD", "") else "reference",
+        "blas": BLAS,
         "machine": platform.machine(),
         "plain ms a token": round(median(measured[PLAIN].seconds) / (tokens - 1) * 1e3, 1),
         "pass cost": {size: round(pass_cost(model, size), 2) for size in PASSES},
     }
     click.echo(json.dumps(about))
-    with RESULTS.open("a", encoding="utf-8") as file:
-        for name, configuration in measured.items():
-            figures = configuration.figures(measured[PLAIN])
-            click.echo(f"{name:<60} " + "  ".join(f"{key} {figures[key]}" for key in figures if key != "speeds"))
-            file.write(json.dumps({**about, "configuration": name, **figures}) + "\n")
+    for name, configuration in measured.items():
+        figures = configuration.figures(measured[PLAIN])
+        click.echo(f"{name:<60} " + "  ".join(f"{key} {figures[key]}" for key in figures if key != "speeds"))
+        save("real_speed", {**about, "configuration": name, **figures})
     for name, length in product((Path(each).name for each in (same, *drafts) if each), lengths):
         together = measured[f"{name} + {LOOK_UPS}, {length}"].seconds
         members = measured[f"{name}, {length}"].seconds, measured[f"{LOOK_UPS}, {length}"].seconds
@@ -180,7 +178,7 @@ def theirs(model: Any, draft: Any) -> Configuration:
 
 def drafters(target: str, language: str, same: str | None, drafts: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     """Yield every drafter by name."""
-    where, look_ups = str(real_model(target)), {"dictionary": dictionary_of(target, language)}
+    where, look_ups = real_model(target), {"dictionary": dictionary_of(target, language)}
     yield LOOK_UPS, load_drafter(where, **look_ups)
     for draft in filter(None, (same, *drafts)):
         pair: dict[str, Any] = {"draft_model": load_model(real_model(draft))}

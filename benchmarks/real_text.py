@@ -31,6 +31,7 @@ from mlx_lm.generate import batch_generate
 from mlx_lm.sample_utils import make_logits_processors, make_sampler
 from real_data import encoded, real_corpus, real_tokenizer
 from real_models import BASE, PACKAGES, SHARED, real_model
+from saving import json_lines
 
 from spectool.runtime.loading import load_model
 
@@ -67,14 +68,13 @@ def repeated_4_grams(texts: Sequence[Sequence[int]]) -> float:
 
 def read_text(path: Path) -> list[Written]:
     """Read what ``main`` has kept."""
-    return [Written(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [Written(**line) for line in json_lines(path)]
 
 
 def real_prompts(model: str, language: str, most: int) -> list[str]:
     """At most ``most`` prompts in the language, in the form that the model expects, evenly over all kinds."""
     if model not in BASE and language in TURNS:
-        lines = (SHARED / "prompts" / TURNS[language]).read_text(encoding="utf-8").splitlines()
-        texts = [json.loads(line)["turns"][0] for line in lines]
+        texts = [line["turns"][0] for line in json_lines(SHARED / "prompts" / TURNS[language])]
     else:
         bundled = resources.files("spectool.measure.bench") / "prompts" / f"{language}.toml"
         kinds = tomllib.loads(bundled.read_text(encoding="utf-8"))

@@ -37,9 +37,9 @@ from unittest.mock import patch
 import click
 from real_data import dictionary_of
 from real_models import SHARED, real_model
+from saving import json_lines, save
 
 FIGURES = "speed", "processor_speed"
-RESULTS = Path(__file__).parent / "results" / "server_speed.jsonl"
 
 
 class Running(NamedTuple):
@@ -183,9 +183,9 @@ def main(
 ) -> None:
     """Compare the servers."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the servers end as well
-    path = model if Path(model).is_dir() else str(real_model(model))
-    lines = (SHARED / "prompts" / "pl_mt_bench.jsonl").read_text().splitlines()
-    left = [f"{turn}\n" for line in lines for turn in json.loads(line)["turns"]]
+    path = real_model(model)
+    asked = json_lines(SHARED / "prompts" / "pl_mt_bench.jsonl")
+    left = [f"{turn}\n" for line in asked for turn in line["turns"]]
     with ExitStack() as stack:
         known = str(dictionary or dictionary_of(model, "pl"))
         own = "spectool.cli", "serve", "--model", path
@@ -241,8 +241,7 @@ def main(
                 "machine": platform.platform(),
             }
             print(json.dumps(result), flush=True)
-            with RESULTS.open("a") as file:
-                file.write(json.dumps(result) + "\n")
+            save("server_speed", result)
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ from typing import Any
 import click
 from real_data import made
 from real_models import SHARED
+from saving import save
 
-RESULTS = Path(__file__).parent / "results" / "startup.jsonl"
 PAIRS = [
     *((draft, "bielik-11b-v2.5") for draft in ("gemma-3", "qwen2.5", "llama-3.2", "bielik-4.5b-v3-apt4")),
     ("gemma-3", "gpt4o-o200k"),
@@ -56,10 +56,9 @@ def main(pairs: tuple[str, ...], turns: int) -> None:
 
 def _save(draft: str, target: str, step: str, runs: list[dict[str, float]]) -> None:
     figures = {key: round(median(run[key] for run in runs), 4) for key in runs[0]}
-    row = json.dumps({"draft": draft, "target": target, "step": step, **figures})
-    click.echo(row)
-    with RESULTS.open("a", encoding="utf-8") as file:
-        file.write(row + "\n")
+    row = {"draft": draft, "target": target, "step": step, **figures}
+    click.echo(json.dumps(row))
+    save("startup", row)
 
 
 def _command(arguments: tuple[str, ...]) -> dict[str, float]:

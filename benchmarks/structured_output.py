@@ -17,13 +17,12 @@ import click
 import jsonschema
 from mlx_lm import load
 from real_models import real_model
+from saving import save
 from tqdm import tqdm
 
 from spectool import RuntimeUnsupported
 from spectool.runtime import load_drafter, stream_generate
 from spectool.runtime.grammar import Grammar
-
-RESULTS = Path(__file__).parent / "results" / "structured_output.jsonl"
 
 
 @click.command()
@@ -36,7 +35,7 @@ RESULTS = Path(__file__).parent / "results" / "structured_output.jsonl"
 @click.option("--seed", default=7, show_default=True)
 def main(name: str, schemas: Path, count: int, tokens: int, seed: int) -> None:
     """Compare constrained answers with and without drafts."""
-    model, tokenizer = load(str(real_model(name)))
+    model, tokenizer = load(real_model(name))
     drafters = {"plain": (0, None), "forced": (4, None), "history": (4, load_drafter(tokenizer))}
     total: dict[str, Any] = dict.fromkeys(("schemas", "refused", "finished", "invalid", "different", "tokens"), 0)
     total |= {"model": name, "seed": seed, "most_tokens": tokens, "passes": dict.fromkeys(drafters, 0), "forced": 0}
@@ -71,9 +70,7 @@ def main(name: str, schemas: Path, count: int, tokens: int, seed: int) -> None:
                 total["invalid"] += 1
                 print(f"{file}: {str(error).splitlines()[0]}: {text}")
     print(json.dumps(total, indent=2))
-    RESULTS.parent.mkdir(exist_ok=True)
-    with RESULTS.open("a", encoding="utf-8") as out:
-        out.write(json.dumps(total) + "\n")
+    save("structured_output", total)
     raise SystemExit(bool(total["different"] or total["invalid"]))
 
 

@@ -34,7 +34,7 @@ ANSWER = 8  # tokens
 @click.option("--before", type=Path, help="Folder with another version of ours.")
 def main(model: str, draft_model: str | None, tokens: int, turns: int, before: Path | None) -> None:
     """Hold the conversations with every server."""
-    path = str(demo_path("target")) if model == "demo" else model if Path(model).is_dir() else str(real_model(model))
+    path = str(demo_path("target")) if model == "demo" else real_model(model)
     tokenizer, said, count = open_tokenizer(path), list[str](), tokens // turns
     text = ""
     for document in open_corpus(str(SHARED / "corpora" / "pl.valid.txt.zst")):

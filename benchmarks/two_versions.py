@@ -106,7 +106,7 @@ def main(
     if settings:
         decode(**json.loads(settings))
         return
-    path = str(real_model(shared["target"]))
+    path = real_model(shared["target"])
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
         drafters = json.loads(old_drafter), json.loads(new_drafter)
         sides = [
