@@ -68,9 +68,9 @@ class Watched(Policy):
         for at, each in enumerate(proposal.probabilities[: min(right + 1, len(tokens))]):
             count, promised, good = self.believed[proposal.source, tenth(each)]
             self.believed[proposal.source, tenth(each)] = Believed(count + 1, promised + each, good + (at < right))
-        if choice.asked and choice.asked[0] is not None:
+        if (model := choice.asked.models.get(0)) is not None:
             self.asked += 1
-            self.first_right += list(choice.asked[0].proposal.tokens[:1]) == list(tokens[:1])
+            self.first_right += list(model.proposal.tokens[:1]) == list(tokens[:1])
         super().learn(choice, committed)
 
 
