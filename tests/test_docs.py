@@ -114,10 +114,10 @@ def test_the_commands_of_a_page_run_in_their_order(page: str, folder: Path) -> N
 
 @pytest.mark.nightly
 def test_the_tables_of_draft_models_are_those_of_the_benchmark() -> None:
-    command = [sys.executable, "benchmarks/draft_models.py", "tables"]
+    command = [sys.executable, "benchmarks/draft_models_tables.py"]
     tables = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip().split("\n\n")
     page = (ROOT / "docs" / "draft-models.md").read_text(encoding="utf-8")
-    assert len(tables) >= 3 and all(table in page for table in tables), "write them again: draft_models.py tables"
+    assert len(tables) >= 3 and all(table in page for table in tables), "write them again: draft_models_tables.py"
 
 
 @pytest.mark.nightly

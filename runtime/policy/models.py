@@ -30,7 +30,7 @@ _BELIEVED = (
 )
 """How probable the best first token is once a model was asked: for each level of look-ups, in each quarter of places.
 
-Gemma 3 270M on Polish, answers and people's text (``python benchmarks/draft_models.py beliefs``)."""
+Gemma 3 270M on Polish, answers and people's text (``python benchmarks/draft_models_replay.py beliefs``)."""
 _FURTHER = 0.60, 0.67, 0.72, 0.77, 0.77, 0.77, 0.77
 """The same of each token after it, if those before are right."""
 DOUBTED = 0.5  # of the probability of a look-up's first token is left where a model says otherwise
