@@ -19,7 +19,7 @@ even if there is room, because such entries are chance, and cost as much on othe
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,6 @@ LEAST_GAIN = 0.5  # expected accepted tokens in the counted text
 _FLATTEST = -0.05  # bounds the steps where the number of entries hardly changes
 _STEPS = 40  # trials of the least gain; about five are enough
 _ENOUGH = 0.995  # of the entries allowed
-
-Values: TypeAlias = NDArray[np.floating[Any]]
 
 
 class Predictions(NamedTuple):
@@ -87,7 +85,7 @@ class CandidateEntries:
             if by_threshold:
                 p_c = _after(self._conditional[length], row, np.float32(0))
                 q_c = _after(self._conditional[length], other, inherited.conditional)
-                gain = gain + gain_over_thresholds(p_c, q_c, stated)
+                gain = gain + (p_c**2 / 2 - q_c * stated + stated**2 / 2)  # the average over d
                 new |= np.abs(p_c - stated) > PROBABILITY_STEP
             kept = (token >= 0) & new & (contexts.count * gain > least)
             chosen.append(
@@ -168,16 +166,6 @@ class CandidateEntries:
         wanted = np.flatnonzero((token >= 0) & (self._best[length - 1][0] >= 0))
         rows[wanted] = self.windows[length].find(wanted * self._base + token[wanted])
         return rows
-
-
-def gain_over_thresholds(p: Values, q: Values, stated: Values) -> Values:
-    """What an entry adds on average over the least probability from which on tokens are drafted, 0..1.
-
-    Its token has the probability ``p``. Without it, a token of probability ``q`` is proposed that is ``stated`` to have
-    another.
-    """
-    gain: Values = p**2 / 2 - q * stated + stated**2 / 2
-    return gain
 
 
 def _after(followers: Followers, rows: RowNumbers, shorter: NDArray[np.float32] | np.float32) -> NDArray[np.float32]:

@@ -95,12 +95,9 @@ class Calibration:
         stated = np.bincount(group[predicted.proposed], predicted.stated[predicted.proposed], minlength=size)
         self._factors = ((right + _PRIOR) / (stated + _PRIOR)).reshape(longest + 1, _COUNTS)
 
-    def __call__(
-        self, length: int | NDArray[np.int8], count: NDArray[np.int64], stated: NDArray[np.float32]
-    ) -> NDArray[np.float64]:
+    def __call__(self, length: int, count: NDArray[np.int64], stated: NDArray[np.float32]) -> NDArray[np.float64]:
         """The corrected probabilities of entries, at most 1, by the length and the occurrences of their contexts."""
-        row = np.minimum(length, len(self._factors) - 1)
-        factor = np.where(np.less(length, len(self._factors)), self._factors[row, _power(count)], 1.0)
+        factor = self._factors[length, _power(count)] if length < len(self._factors) else np.ones(len(count))
         corrected: NDArray[np.float64] = np.minimum(1.0, stated * factor)
         return corrected
 

@@ -21,19 +21,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.build.counting import Counts
+from spectool.build.counting import Counts, Level
 
 RowNumbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
-    """The counted windows of one order; row numbers are those of the counts."""
+class Windows(Level):
+    """The counted windows of one order, in the rows of the counts."""
 
-    prefix: NDArray[np.int32]  # row of the window without its last token, in the order below, ``[rows]``
-    symbol: NDArray[np.int32]  # last token's symbol, ``[rows]``
     suffix: RowNumbers  # row of the window without its first token, in the order below, ``[rows]``
-    count: NDArray[np.int64]  # occurrences, ``[rows]``
     keys: RowNumbers  # ``prefix * symbols + symbol``, ascending, ``[rows]``
 
     def find(self, keys: RowNumbers) -> RowNumbers:
@@ -48,9 +45,8 @@ class Windows:
 class Followers:
     """Smoothed probabilities of what follows the contexts of one length."""
 
-    # of the last token of each window given the tokens before it, ``[windows]``, float32
-    probability: NDArray[np.float32]
-    left_over: NDArray[np.float32]  # L of each context, ``[contexts]``, float32
+    probability: NDArray[np.float32]  # of the last token of each window given those before it, ``[windows]``
+    left_over: NDArray[np.float32]  # L of each context, ``[contexts]``
 
 
 def open_windows(counts: Counts) -> list[Windows]:
@@ -65,7 +61,7 @@ def open_windows(counts: Counts) -> list[Windows]:
             wanted = windows[-1].suffix[level.prefix] * base + level.symbol
             ascending = np.argsort(wanted)
             suffix[ascending] = windows[-1].find(wanted[ascending])
-        windows.append(Windows(level.prefix, level.symbol, suffix, level.count, keys))
+        windows.append(Windows(level.prefix, level.symbol, level.count, suffix, keys))
     return windows
 
 
