@@ -4,16 +4,15 @@ import random
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
-from typing import Any, TypeVar
+from typing import Any
 
 from spectool.corpora import Corpus, Document
 from spectool.tokenization.tokenizer import Tokenizer
 
-_Item = TypeVar("_Item")
 Progress = Callable[[str], None]
 """Called at the start of each step with a short description."""
 
-_BATCH_CHARACTERS = 1 << 20  # encoded at once, unless a text is longer
+_BATCH_CHARACTERS = 1 << 20  # encoded at once, unless a text is longer: results take some 100 bytes a token
 _POSITION_EVERY = 256  # documents between two updates of the progress bar
 
 
@@ -31,7 +30,7 @@ def with_progress(corpus: Corpus) -> Iterator[Document]:
 
 def encoded(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[tuple[str, list[int]]]:
     """Yield each text with its token ids; encodes a batch at a time."""
-    for batch in in_parts(texts, len, _BATCH_CHARACTERS):
+    for batch in in_parts(texts, _BATCH_CHARACTERS):
         yield from zip(batch, tokenizer.encode_batch(batch), strict=True)
 
 
@@ -74,15 +73,15 @@ def quiet(step: str) -> None:
     """A `Progress` that shows nothing, for a stage that is a step of another one."""
 
 
-def in_parts(items: Iterable[_Item], size_of: Callable[[_Item], int], most: int) -> Iterator[list[_Item]]:
-    """Yield items in their order, in lists of at most ``most`` together by ``size_of``; a larger item is alone."""
-    part: list[_Item] = []
+def in_parts(texts: Iterable[str], most: int) -> Iterator[list[str]]:
+    """Yield texts in their order, in lists of at most ``most`` characters together; a longer text is alone."""
+    part: list[str] = []
     filled = 0
-    for item in items:
-        if part and filled + size_of(item) > most:
+    for text in texts:
+        if part and filled + len(text) > most:
             yield part
             part, filled = [], 0
-        part.append(item)
-        filled += size_of(item)
+        part.append(text)
+        filled += len(text)
     if part:
         yield part

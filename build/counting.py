@@ -6,24 +6,23 @@ so each order looks only at the places where two survivors of the order before b
 """
 
 import os
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, zip_longest
+from functools import cache
+from itertools import zip_longest
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from spectool import SpectoolError
-from spectool.build.corpus_reading import Progress, in_parts
+from spectool.build.corpus_reading import Progress, encoded
 from spectool.corpora import Corpus
-from spectool.tokenization.backend import encode_batch
 from spectool.tokenization.tokenizer import Tokenizer
 
 BREAK = 0
 """The symbol between documents and where a special token is, which no n-gram contains."""
 
-_BATCH_CHARACTERS = 1 << 20  # encoded at once: the tokenizer's own results take some 100 bytes a token
 _TOKEN_BYTES = 110  # of memory for each token of the text, at the peak of building a dictionary
 _BYTES_A_TOKEN = 3  # of text, where tokens are short
 _MOST_TOKENS = 2**31 - 1  # places are numbers of 32 bits
@@ -62,15 +61,9 @@ class Counts:
 def count_windows(
     corpus: Corpus, texts: Iterable[str], tokenizer: Tokenizer, orders: int, min_count: int, progress: Progress
 ) -> Counts:
-    """Count the windows of 1 to ``orders`` tokens.
+    """Count the windows of 1 to ``orders`` tokens in ``texts``, each by itself, which are from a ``corpus``.
 
-    Args:
-        corpus: Where the text is from, for its size and the progress bar.
-        texts: The documents that are counted, each by itself.
-        tokenizer: Counts are of windows of its tokens.
-        orders: Longest window.
-        min_count: Windows that occur less often are left out.
-        progress: Called at the start of each step with a short description.
+    Those that occur less often than ``min_count`` are left out.
 
     Raises:
         CorpusError: The text cannot be read.
@@ -83,9 +76,12 @@ def count_windows(
 
 def count_symbols(symbols: NDArray[np.int32], highest: int, orders: int, min_count: int, progress: Progress) -> Counts:
     """Count the n-grams of ``symbols``, the highest of which is ``highest``; the others as for `count_windows`."""
-    levels = [_tokens(symbols, highest, min_count)]
+    uses = np.bincount(symbols, minlength=highest + 1)
+    uses[BREAK] = 0
+    kept = np.flatnonzero(uses >= min_count).astype(np.int32)
+    levels = [Level(np.zeros_like(kept), kept, uses[kept])]
     row_of = np.full(highest + 1, -1, dtype=np.int32)
-    row_of[levels[0].symbol] = np.arange(len(levels[0].symbol))
+    row_of[kept] = np.arange(len(kept))
     rows = row_of[symbols]
     for order in range(2, orders + 1):
         progress(f"counting {order}-grams")
@@ -103,46 +99,30 @@ def add_counts(parts: Sequence[Counts], symbols: int) -> Counts:
     levels: list[Level] = []
     for each in zip_longest(*(part.levels for part in parts), fillvalue=_NO_ROWS):
         keys = np.concatenate([a[b.prefix] * (symbols + 1) + b.symbol for a, b in zip(rows, each, strict=True)])
-        found, places = np.unique(keys, return_inverse=True)
-        count = np.bincount(places, weights=np.concatenate([level.count for level in each]), minlength=len(found))
-        prefix, symbol = np.divmod(found, symbols + 1)
-        levels.append(Level(prefix.astype(np.int32), symbol.astype(np.int32), count.astype(np.int64)))
+        level, places = add_up(keys, np.concatenate([level.count for level in each]), symbols + 1)
+        levels.append(level)
         rows = np.split(places, np.cumsum([len(level.count) for level in each])[:-1])
     return Counts(tuple(levels), symbols, sum(part.total for part in parts))
 
 
-def keep_rows(counts: Counts, kept: Sequence[NDArray[np.bool_]]) -> Counts:
-    """The n-grams that are kept, by row in each order; those that begin a kept one have to be kept, too."""
-    levels: list[Level] = []
-    row_of = np.zeros(1, dtype=np.int32)
-    for level, keep in zip(counts.levels, kept, strict=True):
-        levels.append(Level(row_of[level.prefix[keep]], level.symbol[keep], level.count[keep]))
-        row_of = np.cumsum(keep, dtype=np.int32) - 1
-    return Counts(tuple(levels), counts.symbols, counts.total)
+def add_up(keys: NDArray[np.int64], counts: NDArray[np.int64], base: int) -> tuple[Level, NDArray[np.int64]]:
+    """The n-grams of some ``[keys]``, each once with the sum of its counts, and the row of each key."""
+    found, rows = np.unique(keys, return_inverse=True)
+    count = np.bincount(rows, weights=counts, minlength=len(found))
+    prefix, symbol = np.divmod(found, base)
+    return Level(prefix.astype(np.int32), symbol.astype(np.int32), count.astype(np.int64)), rows
 
 
 def _symbols(corpus: Corpus, texts: Iterable[str], tokenizer: Tokenizer) -> NDArray[np.int32]:
-    """The symbols of all documents, with a break after each."""
+    """The symbols of all documents, with a break around each."""
+    ids = array("i", [tokenizer.size])
+    for _, found in encoded(tokenizer, texts):
+        ids.extend(found)
+        ids.append(tokenizer.size)
+        _require_memory(corpus, len(ids), "more than ")
     symbol_of = np.arange(1, tokenizer.size + 2, dtype=np.int32)
     symbol_of[[*tokenizer.specials, tokenizer.size]] = BREAK
-    pieces, tokens = [np.zeros(1, dtype=np.int32)], 0
-    with tqdm(total=corpus.total_bytes, desc="splitting", unit="B", unit_scale=True, disable=None) as bar:
-        for batch in in_parts(texts, len, _BATCH_CHARACTERS):
-            encodings = encode_batch(tokenizer.backend.encode_batch_fast, batch, tokenizer.name)
-            ids = chain.from_iterable([*encoding.ids, tokenizer.size] for encoding in encodings)
-            pieces.append(symbol_of[np.fromiter(ids, dtype=np.int32)])
-            tokens += len(pieces[-1])
-            _require_memory(corpus, tokens, "more than ")
-            bar.update(corpus.counts.bytes_read - bar.n)
-    return np.concatenate(pieces)
-
-
-def _tokens(symbols: NDArray[np.int32], highest: int, min_count: int) -> Level:
-    """The n-grams of order 1: the tokens themselves."""
-    uses = np.bincount(symbols, minlength=highest + 1)
-    uses[BREAK] = 0
-    kept = np.flatnonzero(uses >= min_count).astype(np.int32)
-    return Level(np.zeros_like(kept), kept, uses[kept])
+    return symbol_of[np.frombuffer(ids, np.int32)]
 
 
 def _longer(
@@ -178,6 +158,7 @@ def _require_memory(corpus: Corpus, tokens: int, about: str) -> None:
         )
 
 
+@cache
 def memory_for_counting() -> int:
     """Bytes of memory that counting may take: half of what the machine has."""
     half = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2

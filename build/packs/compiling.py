@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from spectool import SpectoolError
 from spectool.artifacts.pack import Pack
-from spectool.build.counting import BREAK, Counts, Level, memory_for_counting
+from spectool.build.counting import BREAK, Counts, add_up, memory_for_counting
 from spectool.tokenization.backend import encode_batch
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -22,37 +22,29 @@ _PLACE_BYTES = 64  # of memory for each place where a window ends
 _AT_ONCE = 1 << 16  # pieces that are encoded at once
 
 
-class Spelled(NamedTuple):
-    """The pieces of a pack in the symbols of a tokenizer."""
+def spell(pack: Pack, tokenizer: Tokenizer) -> tuple[NDArray[np.int32], Numbers, float]:
+    """Encode every piece after the one that it follows most often.
 
-    symbols: NDArray[np.int32]  # of all pieces, one after the other
-    begin: Numbers  # of each piece in ``symbols``
-    length: Numbers
-    merged: float  # share of the occurrences whose first token begins in the piece before
-
-
-def spell(pack: Pack, tokenizer: Tokenizer) -> Spelled:
-    """Encode every piece after the one that it follows most often."""
+    Returns:
+        The symbols of all pieces, one after the other; how many each piece has, ``[pieces]``; and the share of the
+        occurrences whose first token begins in the piece before.
+    """
+    before = _most_frequent_before(pack)
+    ids, length, merged = list[int](), list[int](), list[bool]()
+    for start in range(0, len(before), _AT_ONCE):
+        some = before[start : start + _AT_ONCE]
+        texts = [first + piece for first, piece in zip(some, pack.pieces[start : start + _AT_ONCE], strict=True)]
+        encodings = encode_batch(tokenizer.backend.encode_batch, texts, tokenizer.name)
+        for border, encoding in zip(map(len, some), encodings, strict=True):
+            own = [token for token, (begin, _) in zip(encoding.ids, encoding.offsets, strict=True) if begin >= border]
+            ids += own
+            length.append(len(own))
+            merged.append(any(begin < border < end for begin, end in encoding.offsets))
     symbol_of = np.arange(1, tokenizer.size + 1, dtype=np.int32)
     symbol_of[list(tokenizer.specials)] = BREAK
-    before = _most_frequent_before(pack)
-    ids: list[int] = []
-    length = np.zeros(len(pack.pieces), np.int64)
-    merged = np.zeros(len(pack.pieces), np.bool_)
-    for start in range(0, len(pack.pieces), _AT_ONCE):
-        numbers = range(start, min(start + _AT_ONCE, len(pack.pieces)))
-        texts = [before[number] + pack.pieces[number] for number in numbers]
-        for number, encoding in zip(
-            numbers, encode_batch(tokenizer.backend.encode_batch, texts, tokenizer.name), strict=True
-        ):
-            border = len(before[number])
-            own = [token for token, (begin, _) in zip(encoding.ids, encoding.offsets, strict=True) if begin >= border]
-            merged[number] = any(begin < border < end for begin, end in encoding.offsets)
-            ids += own
-            length[number] = len(own)
     count = pack.orders[0].count
     share = float(count[merged].sum() / max(1, count.sum()))
-    return Spelled(symbol_of[np.array(ids, dtype=np.int64)], np.cumsum(length) - length, length, share)
+    return symbol_of[np.array(ids, dtype=np.int64)], np.array(length, dtype=np.int64), share
 
 
 def _most_frequent_before(pack: Pack) -> list[str]:
@@ -61,8 +53,8 @@ def _most_frequent_before(pack: Pack) -> list[str]:
     if len(pack.orders) > 1:
         pairs = pack.orders[1]
         by_count = np.argsort(pairs.count, kind="stable")
-        for pair in zip(pairs.piece[by_count].tolist(), pairs.prefix[by_count].tolist(), strict=True):
-            before[pair[0]] = pack.pieces[pair[1]]
+        for piece, previous in zip(pairs.piece[by_count].tolist(), pairs.prefix[by_count].tolist(), strict=True):
+            before[piece] = pack.pieces[previous]
     return before
 
 
@@ -77,12 +69,12 @@ class _Places(NamedTuple):
 
 def compile_pack(pack: Pack, tokenizer: Tokenizer, longest: int) -> tuple[Counts, float]:
     """The windows of 1 to ``longest`` tokens that a pack knows, and the share of pieces that the tokenizer merges."""
-    spelled = spell(pack, tokenizer)
-    end = spelled.begin + spelled.length
+    symbols, spelled, merged = spell(pack, tokenizer)
+    end = np.cumsum(spelled)  # of each piece in ``symbols``
     found = [_Places(*(np.zeros(0, kind) for kind in ("int64", "int8", "int32", "int64")))]
     total = 0
     # A window begins with every token of every piece: the row of its n-gram, its next token, where it ends so far.
-    row = np.repeat(np.arange(len(pack.pieces)), spelled.length)
+    row = np.repeat(np.arange(len(pack.pieces)), spelled)
     token, window, length = np.arange(len(row)), np.full(len(row), -1), np.zeros(len(row), np.int64)
     for number, order in enumerate(pack.orders):
         if number:  # it goes on with every n-gram that begins with this one
@@ -91,7 +83,8 @@ def compile_pack(pack: Pack, tokenizer: Tokenizer, longest: int) -> tuple[Counts
             many = np.diff(ends, prepend=0)[order.prefix]
             row = np.repeat(np.arange(len(many)), many)
             going = going[np.arange(len(row)) + np.repeat(ends[order.prefix] - np.cumsum(many), many)]
-            token, window, length = spelled.begin[order.piece[row]], window[going], length[going]
+            piece = order.piece[row]
+            token, window, length = end[piece] - spelled[piece], window[going], length[going]
         left = end[order.piece[row]] - token
         cut_off = length + left > longest
         going = np.arange(len(row))
@@ -100,25 +93,23 @@ def compile_pack(pack: Pack, tokenizer: Tokenizer, longest: int) -> tuple[Counts
             if (total + len(going)) * _PLACE_BYTES > memory_for_counting():
                 raise SpectoolError(f"{pack.path}: has too many n-grams for this machine's memory. Use a smaller pack")
             length[going] += 1
-            symbol = spelled.symbols[token[going] + step]
+            symbol = symbols[token[going] + step]
             found.append(_Places(window[going], length[going].astype(np.int8), symbol, order.count[row[going]]))
             window[going] = total + np.arange(len(going))
             total += len(going)
         window[cut_off] = -1
-    return _counted(found, total, longest, tokenizer.size), spelled.merged
+    return _counted(found, total, longest, tokenizer.size), merged
 
 
 def _counted(found: Sequence[_Places], total: int, orders: int, symbols: int) -> Counts:
     places = _Places._make(np.concatenate(column) for column in zip(*found, strict=True))
-    row = np.full(total + 1, -1)
+    row: Numbers = np.full(total + 1, -1)
     row[-1] = 0  # of the empty window
     levels = []
     for length in range(1, orders + 1):
         those = np.flatnonzero((places.length == length) & (places.symbol != BREAK))
         those = those[row[places.window[those]] >= 0]
         keys = row[places.window[those]] * (symbols + 1) + places.symbol[those]
-        keys, row[those] = np.unique(keys, return_inverse=True)
-        count = np.bincount(row[those], weights=places.count[those], minlength=len(keys)).astype(np.int64)
-        prefix, symbol = np.divmod(keys, symbols + 1)
-        levels.append(Level(prefix.astype(np.int32), symbol.astype(np.int32), count))
+        level, row[those] = add_up(keys, places.count[those], symbols + 1)
+        levels.append(level)
     return Counts(tuple(levels), symbols, int(levels[0].count.sum()))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from spectool.artifacts.pack import LONGEST_PIECE
 from spectool.build.corpus_reading import Progress, quiet
-from spectool.build.counting import BREAK, Counts, Level, add_counts, count_symbols, keep_rows
+from spectool.build.counting import BREAK, Counts, Level, add_counts, count_symbols
 
 _MARKS = "".join(filter(lambda char: unicodedata.category(char)[0] == "M", map(chr, range(0x20000))))  # combining
 _LETTER = r"[^\W\d_]"
@@ -108,14 +108,21 @@ def without_rare(found: PieceCounts, min_count: int, min_names: int = 0) -> Piec
             min_count = max(min_count, int(np.partition(level.count, -MOST_ROWS)[-MOST_ROWS]) + 1)
         keep = (level.count >= min_count) & usable[level.symbol]
         kept.append(keep & kept[-1][level.prefix] if kept else keep)
-    return used_pieces(PieceCounts(found.pieces, keep_rows(found.counts, kept)))
+    return keep_rows(found, kept)
 
 
-def used_pieces(found: PieceCounts) -> PieceCounts:
-    """The same n-grams without the pieces that are in none."""
-    tokens = found.counts.levels[0].symbol
-    symbols = np.zeros(len(found.pieces) + 1, dtype=np.int32)
-    symbols[tokens] = np.arange(1, len(tokens) + 1)
-    levels = (Level(level.prefix, symbols[level.symbol], level.count) for level in found.counts.levels)
+def keep_rows(found: PieceCounts, kept: Sequence[NDArray[np.bool_]]) -> PieceCounts:
+    """The n-grams that are kept, by row in each order, and their pieces.
+
+    Those that a kept one begins with have to be kept, too.
+    """
+    tokens = found.counts.levels[0].symbol[kept[0]]
+    symbol_of = np.zeros(len(found.pieces) + 1, dtype=np.int32)
+    symbol_of[tokens] = np.arange(1, len(tokens) + 1)
+    row_of = np.zeros(1, dtype=np.int32)
+    levels: list[Level] = []
+    for level, keep in zip(found.counts.levels, kept, strict=True):
+        levels.append(Level(row_of[level.prefix[keep]], symbol_of[level.symbol[keep]], level.count[keep]))
+        row_of = np.cumsum(keep, dtype=np.int32) - 1
     pieces = [found.pieces[symbol - 1] for symbol in tokens]
     return PieceCounts(pieces, Counts(tuple(levels), len(pieces), found.counts.total))

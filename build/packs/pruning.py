@@ -7,10 +7,9 @@ The n-grams that it begins and ends with are kept as well.
 
 import numpy as np
 
-from spectool.build.counting import keep_rows
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.dictionary.smoothing import open_windows, smooth
-from spectool.build.packs.pieces import PieceCounts, used_pieces
+from spectool.build.packs.pieces import PieceCounts, keep_rows
 
 _LETTER_BITS = 1.0  # that a piece saves for each of its characters
 
@@ -37,4 +36,4 @@ class Candidates:
         for order in range(len(kept) - 1, 0, -1):
             kept[order - 1][self._found.counts.levels[order].prefix[kept[order]]] = True
             kept[order - 1][self._suffix[order][kept[order]]] = True
-        return used_pieces(PieceCounts(self._found.pieces, keep_rows(self._found.counts, kept)))
+        return keep_rows(self._found, kept)

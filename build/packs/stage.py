@@ -116,7 +116,7 @@ def count_and_build(
     """
     parts, held_out = list[Counts](), list[str]()
     if corpus is not None:  # first, because it may be refused
-        texts = (document.text for document in split_off(corpus, held_out, has_few(corpus)))
+        texts = (document.text for document in split_off(with_progress(corpus), held_out, has_few(corpus)))
         parts.append(count_windows(corpus, texts, tokenizer, options.max_context + 1, options.min_count, progress))
     for pack in packs:
         progress(f"compiling {len(pack):,} n-grams of {pack.path.name}")

@@ -71,10 +71,10 @@ def counted_text(corpus: Corpus, whole: Tokenizer) -> Source:
 
 def counted_pack(pack: Pack, whole: Tokenizer) -> Source:
     """The pieces of a pack, each as often as the pack says."""
-    spelled = spell(pack, whole)
-    times = np.repeat(pack.orders[0].count, spelled.length)
-    is_text = spelled.symbols > 0  # a special token is none
-    counts = np.bincount(spelled.symbols[is_text] - 1, times[is_text], minlength=whole.size)
+    symbols, spelled, _ = spell(pack, whole)
+    times = np.repeat(pack.orders[0].count, spelled)
+    is_text = symbols > 0  # a special token is none
+    counts = np.bincount(symbols[is_text] - 1, times[is_text], minlength=whole.size)
     pieces = pack.pieces
     return Source(
         {"pack": pack.path.name, "pieces": len(pieces)},

@@ -16,7 +16,7 @@ from tokenizers import Regex, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from spectool import SpectoolError
-from spectool.build import counting
+from spectool.build import corpus_reading, counting
 from spectool.build.corpus_reading import in_parts
 from spectool.build.counting import BREAK
 from spectool.corpora import Corpus, open_corpus
@@ -63,7 +63,7 @@ def test_windows_of_real_tokenizers(
     texts = [document.text for document in found]
     expected = [token_windows(texts, real(name), order) for order in range(1, 9)]
     for batch in (1 << 20, 1):  # all documents at once, and each by itself
-        monkeypatch.setattr(counting, "_BATCH_CHARACTERS", batch)
+        monkeypatch.setattr(corpus_reading, "_BATCH_CHARACTERS", batch)
         for min_count in (1, 2, 5):
             agree(counted(corpus_of(tmp_path, texts), real(name), 8, min_count), expected, min_count)
 
@@ -155,6 +155,7 @@ def test_the_order_of_sets_does_not_reach_the_dictionary(tmp_path: Path) -> None
 
 @given(st.lists(st.integers(1, 500), min_size=1, max_size=50), st.integers(1, 1000))
 def test_parts_hold_all_documents_in_order(sizes: list[int], largest: int) -> None:
-    parts = list(in_parts(enumerate(sizes), lambda document: document[1], largest))
-    assert [document for part in parts for document in part] == list(enumerate(sizes))
-    assert all(len(part) == 1 or sum(size for _, size in part) <= largest for part in parts)
+    texts = [chr(place + ord("a")) * size for place, size in enumerate(sizes)]
+    parts = list(in_parts(texts, largest))
+    assert [text for part in parts for text in part] == texts
+    assert all(len(part) == 1 or sum(map(len, part)) <= largest for part in parts)
