@@ -18,11 +18,8 @@ def arrays_within(
 ) -> tuple[dict[str, Any], dict[str, Any]] | None:
     """The arrays of the best rows that there is room for, and what a manifest says of them; None if not one fits.
 
-    Args:
-        limit: The maximum size of all arrays in bytes, None for any.
-        first_guess: Bytes of a row; then what the arrays turn out to take.
-        choose: Gives the best rows, about as many as its argument at most.
-        progress: Called at the start of each step with a short description.
+    All arrays together have at most ``limit`` bytes, None for any. A row takes ``first_guess`` bytes at first, and then
+    what it has turned out to take. ``choose`` gives the best rows, about as many as its argument at most.
     """
     most = _ALL if limit is None else int(limit / first_guess)
     before = 0, 0  # rows and bytes of the trial before

@@ -8,7 +8,9 @@ forgotten, so a text of one part is counted exactly, and in others rare n-grams 
 import re
 import unicodedata
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -59,21 +61,15 @@ def count_pieces(texts: Iterable[str], orders: int, progress: Progress) -> Piece
 
 def _parts(texts: Iterable[str]) -> Iterator[tuple[list[str], NDArray[np.int32]]]:
     """The pieces of each part, and the text in their symbols, with a break around every document."""
-    symbol_of, symbols = _Symbols(), array("i", [BREAK])
+    symbol_of, symbols = defaultdict[str, int](count(1).__next__), array("i", [BREAK])
     for text in texts:
         symbols.extend(map(symbol_of.__getitem__, split(text)))
         symbols.append(BREAK)
         if len(symbols) > _PART:
             yield list(symbol_of), np.asarray(symbols)
-            symbol_of, symbols = _Symbols(), array("i", [BREAK])
+            symbol_of, symbols = defaultdict[str, int](count(1).__next__), array("i", [BREAK])
     if len(symbols) > 1:
         yield list(symbol_of), np.asarray(symbols)
-
-
-class _Symbols(dict[str, int]):
-    def __missing__(self, piece: str) -> int:
-        self[piece] = number = len(self) + 1
-        return number
 
 
 def add_pieces(parts: Sequence[PieceCounts], order: Sequence[str] | None = None) -> PieceCounts:

@@ -12,7 +12,7 @@ from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.pack import STEPS, Order, Pack, pack_arrays
 from spectool.build.corpus_reading import Progress, describe_corpus, with_progress
 from spectool.build.counting import Counts, Level, add_counts, count_windows
-from spectool.build.dictionary.backoff_stage import build_backoff, prepare_backoff
+from spectool.build.dictionary.backoff_stage import BackoffBuilder
 from spectool.build.dictionary.held_out import has_few, split_off
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.dictionary.size_limits import Chosen, arrays_within
@@ -37,15 +37,9 @@ def build_pack(
     options: PackOptions,
     progress: Progress,
 ) -> Manifest:
-    """Count corpora, add packs to them, and write the n-grams that save most to a pack.
+    """Count corpora of any size, add the counts of packs, and write the n-grams that save most to a pack.
 
-    Args:
-        packs: Packs whose counts are added.
-        corpora: Text of any size.
-        about: What the manifest says of the language, and of sources and licences.
-        out: The pack.
-        options: What it keeps.
-        progress: Called at the start of each step with a short description.
+    ``about`` is what its manifest says of the language, and of sources and licences.
 
     Raises:
         CorpusError: The text cannot be read.
@@ -66,10 +60,9 @@ def build_pack(
         raise SpectoolError(f"{out}: nothing fits in {options.max_bytes:,} bytes. Give a larger --max-bytes")
     arrays, shape = fitting
     read = [text for pack in packs for text in pack.manifest.inputs.get("texts", [])]
-    for corpus in corpora:
-        kept = ("documents", "characters")  # names of files and folders may be private
-        facts = describe_corpus(corpus)
-        read.append({"corpus": Path(corpus.spec).name} | {key: facts[key] for key in kept})
+    for corpus in corpora:  # names of files and folders may be private
+        name, counts = Path(corpus.spec).name, corpus.counts
+        read.append({"corpus": name, "documents": counts.documents, "characters": counts.characters})
     names = [pack.path.name for pack in packs] + [Path(corpus.spec).name for corpus in corpora]
     inputs = {"corpus": ", ".join(names), **about, "texts": read}
     arguments = asdict(options)
@@ -108,7 +101,9 @@ def count_and_build(
     progress: Progress,
     packs: Sequence[Pack] = (),
 ) -> Manifest:
-    """Build a dictionary from a corpus, of which a small part is held out, and from packs; other arguments as above.
+    """Build a dictionary from a corpus, of which a small part is held out, and from packs.
+
+    Each step calls ``progress`` with a short description first.
 
     Raises:
         CorpusError: The text cannot be read.
@@ -129,8 +124,7 @@ def count_and_build(
         parts.append(counts)
     counts = add_counts(parts, tokenizer.size) if packs else parts[0]
     inputs = ({"packs": described(packs)} if packs else {}) | ({} if corpus is None else describe_corpus(corpus))
-    prepared = prepare_backoff(tokenizer, counts, options, progress, held_out)
-    return build_backoff(prepared, inputs, out, options, progress)
+    return BackoffBuilder(tokenizer, counts, options, progress, held_out).build(inputs, out, options)
 
 
 def described(packs: Iterable[Pack]) -> list[dict[str, str]]:
@@ -148,11 +142,12 @@ def open_pack(name: str) -> Pack:
         ArtifactError: There is none, or it is damaged.
     """
     path = Path(name).expanduser()
-    if not path.exists() and (language := name.removesuffix(".pack")) in (known := bundled_packs()):
-        path = known[language]
-    elif not path.exists():
+    if path.exists():
+        return Pack(path)
+    known, language = bundled_packs(), name.removesuffix(".pack")
+    if language not in known:
         raise ArtifactError(
             f"{name}: no such pack. Bundled: {', '.join(known)}. Build one of another language from text: "
             f"spectool pack CORPUS --language CODE -o CODE.pack"
         )
-    return Pack(path)
+    return Pack(known[language])

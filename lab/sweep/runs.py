@@ -23,7 +23,7 @@ from typing import NamedTuple
 from spectool.artifacts.dictionary import Dictionary
 from spectool.build.corpus_reading import describe_corpus, quiet
 from spectool.build.counting import count_windows
-from spectool.build.dictionary.backoff_stage import build_backoff, prepare_backoff
+from spectool.build.dictionary.backoff_stage import BackoffBuilder
 from spectool.build.dictionary.held_out import has_few, split_off
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.commands.shared.console import progress
@@ -176,10 +176,9 @@ def _backoff(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: 
         texts = (document.text for document in counted)
         counts = count_windows(corpus, texts, tokenizer, options.max_context + 1, options.min_count, quiet)
         inputs = describe_corpus(corpus)
-        prepared = prepare_backoff(tokenizer, counts, options, quiet, held_out)
+        builder = BackoffBuilder(tokenizer, counts, options, quiet, held_out)
         for max_bytes, alike in groupby(rows, itemgetter("max_bytes")):
-            limits = BackoffOptions(max_bytes=max_bytes)
-            build_backoff(prepared, inputs, out, limits, quiet)
+            builder.build(inputs, out, BackoffOptions(max_bytes=max_bytes))
             dictionary = Dictionary(out)
             built = {
                 "entries": len(dictionary),

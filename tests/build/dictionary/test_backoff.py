@@ -11,7 +11,7 @@ from spectool.artifacts.artifact import open_artifact
 from spectool.artifacts.dictionary import Dictionary
 from spectool.build.counting import Counts
 from spectool.build.dictionary.backoff import LEAST_GAIN, CandidateEntries, number_of
-from spectool.build.dictionary.backoff_stage import build_backoff, prepare_backoff
+from spectool.build.dictionary.backoff_stage import BackoffBuilder
 from spectool.build.dictionary.held_out import EVERY, STRETCH, HeldOutText, split_off
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.dictionary.smoothing import open_windows, smooth
@@ -86,7 +86,7 @@ def test_a_budget_is_used_and_not_exceeded(candidates: CandidateEntries) -> None
 
 def test_predictions_are_what_the_dictionary_looks_up(tokenizer: Tokenizer, counts: Counts, tmp_path: Path) -> None:
     options = BackoffOptions(max_context=4, discount=0.6)
-    build_backoff(prepare_backoff(tokenizer, counts, options, quiet), {}, tmp_path / "x.dict", options, quiet)
+    BackoffBuilder(tokenizer, counts, options, quiet).build({}, tmp_path / "x.dict", options)
     dictionary = Dictionary(tmp_path / "x.dict")
     windows = open_windows(counts)
     candidates = CandidateEntries(windows, 0.6, counts.symbols)
@@ -105,9 +105,7 @@ def test_bytes_are_kept_to_and_used(tokenizer: Tokenizer, counts: Counts, tmp_pa
     sizes = []
     for limit in (8_000, 11_000, 10**9):
         options = BackoffOptions(max_bytes=limit, max_context=4)
-        manifest = build_backoff(
-            prepare_backoff(tokenizer, counts, options, quiet), {}, tmp_path / "x.dict", options, quiet
-        )
+        manifest = BackoffBuilder(tokenizer, counts, options, quiet).build({}, tmp_path / "x.dict", options)
         data = sum(values.nbytes for values in Dictionary(tmp_path / "x.dict").file.arrays.values())
         assert data <= limit
         sizes.append((data, manifest.statistics["entries"]))
@@ -119,9 +117,9 @@ def test_bytes_are_kept_to_and_used(tokenizer: Tokenizer, counts: Counts, tmp_pa
 
 def test_no_room_is_an_error(tokenizer: Tokenizer, counts: Counts, tmp_path: Path) -> None:
     options = BackoffOptions(max_bytes=30, max_context=4)
-    prepared = prepare_backoff(tokenizer, counts, options, quiet)
+    builder = BackoffBuilder(tokenizer, counts, options, quiet)
     with pytest.raises(SpectoolError, match=r"fits in 30 bytes.*--max-bytes"):
-        build_backoff(prepared, {}, tmp_path / "x.dict", options, quiet)
+        builder.build({}, tmp_path / "x.dict", options)
     assert not (tmp_path / "x.dict").exists()
 
 
