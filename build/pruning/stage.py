@@ -52,16 +52,17 @@ def prune_model(
     """Write a copy of a model with only the ids that some languages need.
 
     The manifest records what was kept, the coverage curve, and the length of each corpus in tokens before and after.
+    Each corpus and each pack has the same weight.
 
     Args:
         model: Directory of the draft model.
         whole: Its tokenizer.
         corpora: Text in the languages to keep.
         out: Directory to write, in one step; nothing may be there.
-        progress: Called at the start of each step with a short description.
+        progress: Called at the start of each step.
         ids: Maximum number of ids to keep; by default as many as cover 99.9% of the tokens of every corpus, and all of
             every pack.
-        packs: Counts of the languages to keep. Each corpus and each pack has the same weight.
+        packs: Counts of the languages to keep.
         finish: Called with the directory of the new model before it is kept, and may change its weights. It gives what
             the manifest's statistics say of that, and the ``bytes`` of the weights.
 
@@ -81,7 +82,8 @@ def prune_model(
     progress("counting tokens")
     sources = [*(counted_text(corpus, whole) for corpus in corpora), *(counted_pack(pack, whole) for pack in packs)]
     progress("choosing ids")
-    named = _ids_in([*configs.values(), spec["post_processor"]])
+    named: set[int] = set()
+    renumber([*configs.values(), spec["post_processor"]], named.add)
     if strangers := sorted(index for index in named if whole.backend.id_to_token(index) is None):
         progress(f"{model}: ignoring ids in its configuration that have no token: {strangers}")
     counts, coverage = [source.counts for source in sources], [source.coverage for source in sources]
@@ -95,7 +97,8 @@ def prune_model(
     choice = choose_ids(whole, counts, needed - without_row, ids, coverage)
     content, new = pruned_spec(spec, choice.kept | without_row)
     rows = [old for old in new if old not in without_row]
-    require_space(out, weights.size_with(len(rows)))
+    size = weights.size_with(len(rows))
+    require_space(out, size)
     with atomic_directory(out) as directory:
         progress("writing the tokenizer and comparing it with the whole one on the text")
         configs["config.json"] = resized(configs["config.json"], weights.rows, len(rows))
@@ -112,7 +115,7 @@ def prune_model(
             for source, share in zip(sources, choice.covered, strict=True)
         ]
         with tqdm(total=weights.size, desc="writing weights", unit="B", unit_scale=True, disable=None) as bar:
-            size = write_weights(weights, rows, directory, bar.update)
+            write_weights(weights, rows, directory, bar.update)
         form = dict(finish(directory))
         manifest = Manifest(
             FORMAT,
@@ -130,12 +133,6 @@ def prune_model(
         )
         _write_json(directory / RECORD, asdict(manifest))
         return manifest
-
-
-def _ids_in(configs: Sequence[Any]) -> set[int]:
-    found: set[int] = set()
-    renumber(list(configs), found.add)
-    return found
 
 
 def _names_in(model: Path, config: Mapping[str, Any]) -> str:

@@ -71,17 +71,11 @@ def choose_ids(
     ids: int | None = None,
     coverage: Sequence[float] | None = None,
 ) -> KeptIds:
-    """Choose the most frequent tokens, with the tokens that their merges are made of.
+    """Choose the most frequent tokens, with the tokens that their merges are made of, and those that are ``needed``.
 
-    Every corpus has the same weight.
-
-    Args:
-        tokenizer: The whole tokenizer.
-        counts: Occurrences by id in each corpus, ``[size]``.
-        needed: Ids that are always kept.
-        ids: Maximum number of ids to keep; by default as many as the ``coverage`` takes, rounded up to a multiple
-            of 64.
-        coverage: Share of the tokens of each corpus to cover; by default `COVERAGE` of all.
+    Every corpus has the same weight; ``counts`` are the occurrences by id in each, ``[size]``. At most ``ids`` are
+    kept, by default as many as cover the share ``coverage`` of each corpus, which is `COVERAGE` by default. That number
+    is rounded up to a multiple of 64.
 
     Raises:
         TokenizerError: There are more than ``ids`` ids that are always kept.
@@ -162,11 +156,7 @@ def pruned_spec(spec: dict[str, Any], kept: Iterable[int]) -> tuple[dict[str, An
     """A ``tokenizer.json`` with only the ``kept`` ids, and the new id of each old one.
 
     Ids keep their order. A merge is kept if both its parts and its result are, so a text whose tokens are all kept is
-    encoded as before.
-
-    Args:
-        spec: The whole ``tokenizer.json``, as the backend writes it.
-        kept: Ids; added tokens that are not among them are left out.
+    encoded as before. The backend writes ``spec``, so all its options are there.
     """
     model, kept = dict(spec["model"]), set(kept)
     unigram = model["type"] == "Unigram"

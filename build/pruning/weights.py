@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from spectool import ArtifactError
 from spectool.artifacts.container import read_header
 
-INDEX = "model.safetensors.index.json"
+_INDEX = "model.safetensors.index.json"
 _EMBEDDINGS = ("embed_tokens", "wte", "word_embeddings", "tok_embeddings", "embeddings", "embedding", "embed_in")
 _HEADS = ("lm_head", "embed_out", "output")
 _PARTS = ("weight", "scales", "biases", "bias")
@@ -50,12 +50,9 @@ class Weights(NamedTuple):
 
 
 def open_weights(directory: Path, config: Mapping[str, Any], ids: int) -> Weights:
-    """Find the embedding and the output matrix of a model by their names and shapes.
+    """Find the embedding and the output matrix of a model, which may have more rows than its tokenizer has ``ids``.
 
-    Args:
-        directory: Of the model.
-        config: Its ``config.json``.
-        ids: Number of ids of its tokenizer; the matrices may have more rows.
+    They are known by their names and shapes, which the ``config.json`` in the directory says.
 
     Raises:
         ArtifactError: There are no safetensors files, one is damaged, or it is not clear whether a tensor, which is
@@ -101,27 +98,21 @@ def resized(config: Mapping[str, Any], rows: int, ids: int) -> dict[str, Any]:
     return {**({} if any(_sizes(config)) else {"vocab_size": ids}), **changed(config)}
 
 
-def write_weights(
-    weights: Weights, kept: Sequence[int], out: Path, copied: Callable[[int], object] = lambda size: None
-) -> int:
+def write_weights(weights: Weights, kept: Sequence[int], out: Path, copied: Callable[[int], object]) -> None:
     """Write the weight files with the ``kept`` rows of the embedding and output matrices to a directory.
 
     ``copied`` is called with the bytes of each tensor of the whole model that is done.
-
-    Returns:
-        Bytes of all tensors that were written.
     """
     places: dict[str, str] = {}
-    total = 0
     for path, (tensors, metadata) in weights.files.items():
         header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
         end = 0
         for name, tensor in tensors.items():
-            begin, shape = end, tensor.shape
+            shape, size = tensor.shape, tensor.size
             if name in weights.by_id:
-                shape = [len(kept), *shape[1:]]
-            end += tensor.size // tensor.shape[0] * shape[0] if name in weights.by_id else tensor.size
-            header[name] = {"dtype": tensor.dtype, "shape": shape, "data_offsets": [begin, end]}
+                shape, size = [len(kept), *shape[1:]], size // weights.rows * len(kept)
+            header[name] = {"dtype": tensor.dtype, "shape": shape, "data_offsets": [end, end + size]}
+            end += size
         text = json.dumps(header).encode()
         text += b" " * (-len(text) % 8)
         with (out / path.name).open("wb") as file:
@@ -132,11 +123,10 @@ def write_weights(
                     file.write(data.reshape(weights.rows, -1)[kept].data if name in weights.by_id else data.data)
                 copied(tensor.size)
         places |= dict.fromkeys(tensors, path.name)
-        total += end
     if len(weights.files) > 1:
-        index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(places.items()))}
-        (out / INDEX).write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
-    return total
+        size = weights.size_with(len(kept))
+        index = {"metadata": {"total_size": size}, "weight_map": dict(sorted(places.items()))}
+        (out / _INDEX).write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
 
 
 def _read_header(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
