@@ -8,12 +8,4 @@ from spectool.corpora.documents import Document
 from spectool.corpora.samples import PRESETS, preset_for, sample_names, sample_path
 from spectool.corpora.sources import Corpus, open_corpus
 
-__all__ = [
-    "PRESETS",
-    "Corpus",
-    "Document",
-    "open_corpus",
-    "preset_for",
-    "sample_names",
-    "sample_path",
-]
+__all__ = ["PRESETS", "Corpus", "Document", "open_corpus", "preset_for", "sample_names", "sample_path"]

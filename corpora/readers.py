@@ -10,8 +10,7 @@ from itertools import chain
 from typing import Any
 
 from spectool import CorpusError, require_extra
-from spectool.corpora.cleaning import clean
-from spectool.corpora.decoding import text_blocks
+from spectool.corpora.cleaning import clean, text_blocks
 from spectool.corpora.documents import LONGEST_DOCUMENT, LONGEST_LINE, Document, ReadCounts, too_long
 from spectool.corpora.files import InputFile, byte_chunks, opened
 
@@ -34,14 +33,10 @@ def read_file(file: InputFile, field: str, counts: ReadCounts) -> Iterator[Docum
 def documents(
     rows: Iterable[tuple[int, Mapping[str, Any]]], name: str, place: str, field: str, counts: ReadCounts
 ) -> Iterator[Document]:
-    """Yield the documents in rows of a table, and count rows without a text.
+    """Yield the documents in rows of a table, given by number, and count rows without a text.
 
-    Args:
-        rows: Number and values by column.
-        name: Comes before the number in the id of a row that has no string or integer ``id`` of its own.
-        place: Comes before the number in errors: file and ``:`` or ``, row ``.
-        field: The column with the text.
-        counts: Its repairs are updated.
+    ``name`` comes before the number in the id of a row that has no string or integer ``id`` of its own, and ``place``,
+    which is the file and ``:`` or ``, row ``, in errors.
     """
     for number, row in rows:
         if field not in row:

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spectool import CorpusError
-from spectool.corpora.cleaning import clean
-from spectool.corpora.decoding import text_blocks
+from spectool.corpora.cleaning import clean, text_blocks
 from spectool.corpora.documents import ReadCounts
 
 
@@ -81,7 +80,7 @@ def test_invalid_bytes_stop_with_line_and_hex(piece: int) -> None:
 
 
 def test_a_line_above_the_limit_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spectool.corpora.decoding.LONGEST_LINE", 30)
+    monkeypatch.setattr("spectool.corpora.cleaning.LONGEST_LINE", 30)
     found = blocks(b"a\n" + b"b" * 30 + b"\nc\n" + b"d" * 30)
     assert "\n".join(text for _, text in found) == "a\n" + "b" * 30 + "\nc\n" + "d" * 30
     for raw in (b"a\n" + b"b" * 31 + b"\nc", b"a\n" + b"b" * 31, b"a\n" + b"b" * 5000):
