@@ -1,4 +1,4 @@
-"""How often dictionaries and repeats are right, by stated probability: the tables of `drafters/calibration.py`.
+"""How often dictionaries and repeats are right, by stated probability: the tables of `drafters/lookup.py`.
 
     python benchmarks/calibration.py --target bielik-11b-v2.5 --dictionary pl.dict
     python benchmarks/calibration.py --target bielik-11b-v2.5 --dictionary pl.dict --answers bielik-11b-v2.6
@@ -17,10 +17,9 @@ from draft_policy import answers
 from real_data import encoded, real_corpus, real_tokenizer
 
 from spectool.artifacts.dictionary import START, Dictionary
-from spectool.runtime.drafters.calibration import tenth
 from spectool.runtime.drafters.drafter import accepted_length
 from spectool.runtime.drafters.history import History
-from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.runtime.drafters.lookup import LookupDrafter, tenth
 from spectool.runtime.loading import LEAST_OF_LOOKUPS
 
 _SHOWN = 50  # places from which on a row is printed

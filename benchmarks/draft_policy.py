@@ -26,9 +26,8 @@ from saving import json_lines, save
 from spectool.artifacts.dictionary import Dictionary
 from spectool.measure.chips import published
 from spectool.measure.predict import RecordedModel, Text, play
-from spectool.runtime.drafters.calibration import TENTHS, tenth
 from spectool.runtime.drafters.drafter import accepted_length
-from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.runtime.drafters.lookup import TENTHS, LookupDrafter, tenth
 from spectool.runtime.loading import LEAST_OF_LOOKUPS, load_drafter
 from spectool.runtime.policy.curve import PassCurve
 from spectool.runtime.policy.policy import Choice, Policy

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from spectool.artifacts.dictionary import Dictionary, Entry
-from spectool.runtime.drafters.calibration import FROM_TEXT
 from spectool.runtime.drafters.drafter import Drafter, Proposal
-from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.runtime.drafters.lookup import FROM_TEXT, LookupDrafter
 from spectool.tests.build.dictionaries import written
 
 CHAIN = [Entry((1,), 2, 0.5), Entry((2,), 3, 0.5), Entry((1, 2), 4, 0.75), Entry((4,), 1, 0.25)]
