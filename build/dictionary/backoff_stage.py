@@ -27,12 +27,7 @@ class BackoffBuilder:
     """Counts that are smoothed once, and what dictionaries of all sizes are built from."""
 
     def __init__(
-        self,
-        tokenizer: Tokenizer,
-        counts: Counts,
-        options: BackoffOptions,
-        progress: Progress,
-        held_out: Sequence[str] = (),
+        self, tokenizer: Tokenizer, counts: Counts, options: BackoffOptions, progress: Progress, held_out: Sequence[str]
     ) -> None:
         """Smooth counts of windows of up to ``max_context + 1`` tokens.
 

@@ -71,7 +71,11 @@ def smooth(windows: Sequence[Windows], discount: float) -> list[Followers]:
     Returns:
         Followers of the contexts of 0, 1, ... N-1 tokens; element n is about windows of order n+1.
     """
-    evidence = [_left_variety(window, longer) for window, longer in pairwise(windows)]
+    evidence: list[NDArray[np.float64]] = []
+    for window, longer in pairwise(windows):
+        # The number of different tokens before the window. Longer windows below the minimum count are not known: each
+        # of their occurrences is taken for another token, which is exact for a minimum count of 2.
+        evidence.append(np.maximum(window.count - _by_suffix(longer, longer.count - 1, window), 1))
     evidence.append(windows[-1].count.astype(np.float64))
     whole = []
     for order, (below, window) in enumerate(pairwise(windows), 1):
@@ -115,15 +119,6 @@ def _interpolate(
         probability = np.minimum(share + left_over[window.prefix] * smoothed[-1].probability[window.suffix], 1)
         smoothed.append(Followers(probability.astype(np.float32), left_over.astype(np.float32)))
     return smoothed
-
-
-def _left_variety(window: Windows, longer: Windows) -> NDArray[np.float64]:
-    """Number of different tokens before each window.
-
-    Longer windows below the minimum count are not known. Each of their occurrences is taken for another token, which is
-    exact for a minimum count of 2.
-    """
-    return np.maximum(window.count - _by_suffix(longer, longer.count - 1, window), 1)
 
 
 def _not_taken(windows: Sequence[Windows], kept: Sequence[NDArray[np.bool_]]) -> list[NDArray[np.float64]]:

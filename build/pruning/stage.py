@@ -147,9 +147,9 @@ def _write_tokenizer(
 ) -> None:
     roles = whole.roles  # which may be those of its class in transformers
     ids = {"bos_token": roles.bos, "eos_token": next(iter(roles.eos), None), "unk_token": roles.unk}
-    config = {role: whole.backend.id_to_token(index) for role, index in ids.items() if index is not None} | config
+    named = {role: whole.backend.id_to_token(index) for role, index in ids.items() if index is not None}
     # Another class would rebuild what the whole one's class has made already.
-    config = config | {"tokenizer_class": "PreTrainedTokenizerFast"}
+    config = named | config | {"tokenizer_class": "PreTrainedTokenizerFast"}
     if declared := config.get("added_tokens_decoder"):
         kept = ((new.get(int(old)), token) for old, token in declared.items())
         config["added_tokens_decoder"] = {str(place): token for place, token in kept if place is not None}

@@ -86,7 +86,7 @@ def test_a_budget_is_used_and_not_exceeded(candidates: CandidateEntries) -> None
 
 def test_predictions_are_what_the_dictionary_looks_up(tokenizer: Tokenizer, counts: Counts, tmp_path: Path) -> None:
     options = BackoffOptions(max_context=4, discount=0.6)
-    BackoffBuilder(tokenizer, counts, options, quiet).build({}, tmp_path / "x.dict", options)
+    BackoffBuilder(tokenizer, counts, options, quiet, []).build({}, tmp_path / "x.dict", options)
     dictionary = Dictionary(tmp_path / "x.dict")
     windows = open_windows(counts)
     candidates = CandidateEntries(windows, 0.6, counts.symbols)
@@ -105,7 +105,7 @@ def test_bytes_are_kept_to_and_used(tokenizer: Tokenizer, counts: Counts, tmp_pa
     sizes = []
     for limit in (8_000, 11_000, 10**9):
         options = BackoffOptions(max_bytes=limit, max_context=4)
-        manifest = BackoffBuilder(tokenizer, counts, options, quiet).build({}, tmp_path / "x.dict", options)
+        manifest = BackoffBuilder(tokenizer, counts, options, quiet, []).build({}, tmp_path / "x.dict", options)
         data = sum(values.nbytes for values in Dictionary(tmp_path / "x.dict").file.arrays.values())
         assert data <= limit
         sizes.append((data, manifest.statistics["entries"]))
@@ -117,7 +117,7 @@ def test_bytes_are_kept_to_and_used(tokenizer: Tokenizer, counts: Counts, tmp_pa
 
 def test_no_room_is_an_error(tokenizer: Tokenizer, counts: Counts, tmp_path: Path) -> None:
     options = BackoffOptions(max_bytes=30, max_context=4)
-    builder = BackoffBuilder(tokenizer, counts, options, quiet)
+    builder = BackoffBuilder(tokenizer, counts, options, quiet, [])
     with pytest.raises(SpectoolError, match=r"fits in 30 bytes.*--max-bytes"):
         builder.build({}, tmp_path / "x.dict", options)
     assert not (tmp_path / "x.dict").exists()
