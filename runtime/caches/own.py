@@ -74,10 +74,11 @@ def prefill(
     model: Any,
     cache: list[Any],
     tokens: Sequence[int],
-    size: int = PREFILL_TOKENS,
+    size: int | None = None,
     quantize: Callable[[], None] = lambda: None,
 ) -> None:
     """Feed token ids, perhaps none, without logits, in passes of this ``size``, after each of which to ``quantize``."""
+    size = PREFILL_TOKENS if size is None else size
     for first in range(0, len(tokens), size):
         piece = mx.array([list(tokens[first : first + size])], dtype=mx.int32)
         forward(model, piece, cache, logits=False)
