@@ -56,7 +56,7 @@ def test_results_and_progress_do_not_mix(tmp_path: Path) -> None:
     ("arguments", "bar"),
     [
         ("predict --dict uk.dict --corpus sample:uk", b"replaying: 100%"),
-        (f"build-dict --tokenizer {TOKENIZER} --corpus sample:uk -o m.dict", b"splitting: 100%"),
+        (f"build-dict --tokenizer {TOKENIZER} --corpus sample:uk -o m.dict", b"reading: 100%"),
         (f"prune-draft --draft {demo_path('draft')} --corpus sample:pl -o small", b"reading: 100%"),
         (f"generate --model {demo_path('target')} -m 1 --prompt {'Most-' * 200}", b"\rreading the prompt: 0 of "),
     ],
