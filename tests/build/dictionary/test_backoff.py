@@ -159,7 +159,7 @@ def test_more_entries_draft_better(tokenizer: Tokenizer, tmp_path: Path) -> None
     """From text to replay; on the counted text itself, so that the order is certain."""
     documents = tokenizer.encode_batch([document.text for document in open_corpus("sample:pl")])
     found = []
-    for size in (8_000, 20_000, 200_000):
+    for size in (5_000, 20_000, 200_000):
         options = BackoffOptions(max_bytes=size, min_count=1)
         count_and_build(tokenizer, open_corpus("sample:pl"), tmp_path / "x.dict", options, quiet)
         found.append(_tokens_per_pass(documents, Dictionary(tmp_path / "x.dict")))
