@@ -128,16 +128,11 @@ def in_form(directory: Path, bits: int) -> dict[str, Any]:
 def model_directory(draft: str) -> Path:
     """The directory of a model, which is downloaded if it is given by its hub id."""
     from spectool.runtime.loading import local_model
+    from spectool.tokenization.hub_names import cached_snapshot, fetch
 
     if (directory := local_model(draft)) is not None:
         return directory
-    from huggingface_hub import snapshot_download
-
-    from spectool.build.pruning.stage import LEGAL
-    from spectool.tokenization.hub_names import cached_snapshot, require_on_hub
-
     if (cached := cached_snapshot(draft, "*.safetensors")) is not None:
         return cached
-    require_on_hub(draft)
     say(f"{draft}: fetching from the hub what is not here yet")
-    return Path(snapshot_download(draft, allow_patterns=["*.json", "*.jinja", "*.model", "model*.safetensors", *LEGAL]))
+    return fetch(draft)

@@ -18,7 +18,7 @@ from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.pruned_draft import honesty_of
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.tokenization.hub_names import cached_snapshot, looks_like_hub_id, require_on_hub
+from spectool.tokenization.hub_names import cached_snapshot, fetch, looks_like_hub_id, require_on_hub
 from spectool.tokenization.opening import open_tokenizer, require_plain
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -72,8 +72,10 @@ def _load(
     else:
         source = cached_snapshot(name, "*.safetensors")
         try:
-            if source is None:
-                require_on_hub(name)
+            if source is None and spread:
+                require_on_hub(name)  # each process fetches its part
+            elif source is None:
+                source = fetch(name)
         except TokenizerError as error:
             raise RuntimeUnsupported(str(error)) from error
     for file in Path(name).glob("*") if local else ():

@@ -6,6 +6,10 @@ from pathlib import Path
 from spectool.tokenization.backend import backend_errors
 
 _HUB_SECONDS = 10.0  # to wait for an answer
+_FILES = (  # of a model: what mlx-lm reads, and what has to accompany the weights
+    *("*.json", "model*.safetensors", "*.py", "*.jinja", "*.model", "*.tiktoken", "*.txt", "*.jsonl"),
+    *("LICEN*", "NOTICE*", "USE_POLICY*"),
+)
 
 
 def looks_like_hub_id(name: str) -> bool:
@@ -25,6 +29,21 @@ def require_on_hub(name: str) -> None:
         HfApi().model_info(name, timeout=_HUB_SECONDS)
 
 
+def fetch(name: str) -> Path:
+    """Download what is missing of a model in the local cache, and return its folder there.
+
+    Raises:
+        TokenizerError: It is not on the hub, or cannot be had from there; says why.
+    """
+    from huggingface_hub import snapshot_download
+
+    require_on_hub(name)
+    page = f"https://huggingface.co/{name}"
+    advice = f"If it has terms to accept, do so at {page}, and log in: hf auth login. Otherwise, try again"
+    with backend_errors(name, "cannot be downloaded", advice):
+        return Path(snapshot_download(name, allow_patterns=list(_FILES)))
+
+
 def cached_snapshot(name: str, *files: str) -> Path | None:
     """The folder of a hub id in the local cache, if it has one of ``files``; of weights, all their parts.
 
@@ -33,7 +52,8 @@ def cached_snapshot(name: str, *files: str) -> Path | None:
     from huggingface_hub import snapshot_download
 
     try:
-        folder = Path(snapshot_download(name, local_files_only=True))
+        # Without the pattern, files that nobody fetches, such as README.md, count as missing.
+        folder = Path(snapshot_download(name, local_files_only=True, ignore_patterns="*"))
         index = folder / "model.safetensors.index.json"
         parts = set(json.loads(index.read_text())["weight_map"].values()) if index.exists() else set()
     except Exception:  # whatever it is, the hub is asked then

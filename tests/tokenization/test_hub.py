@@ -1,5 +1,6 @@
 """Names that may be hub ids: one request, and an error at once where there is nothing."""
 
+import json
 import os
 import shutil
 import socket
@@ -7,12 +8,16 @@ import time
 from pathlib import Path
 
 import pytest
+from huggingface_hub import snapshot_download
+from huggingface_hub.errors import IncompleteSnapshotError
 
 from spectool import RuntimeUnsupported, TokenizerError
 from spectool.artifacts.artifact import read_manifest
+from spectool.commands.prune_draft import model_directory
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_model
 from spectool.tests.running import process
+from spectool.tokenization.hub_names import cached_snapshot
 from spectool.tokenization.opening import open_tokenizer
 
 
@@ -61,7 +66,34 @@ def cache(tmp_path: Path) -> Path:
     shutil.copytree(demo_path("target"), model / "snapshots" / REVISION)
     (model / "refs").mkdir()
     (model / "refs" / "main").write_text(REVISION)
+    (model / "trees").mkdir()  # what the hub has, also what is never fetched
+    files = [*(path.name for path in demo_path("target").iterdir()), "README.md", ".gitattributes"]
+    tree = {"format_version": 1, "files": {name: {"size": 1, "blob_id": "0" * 40} for name in files}}
+    (model / "trees" / f"{REVISION}.json").write_text(json.dumps(tree))
     return tmp_path
+
+
+def test_a_model_is_in_the_cache_without_files_that_nobody_fetches(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache / "hub"))
+    assert cached_snapshot("acme/demo", "*.safetensors") == cache / "hub/models--acme--demo/snapshots" / REVISION
+    assert cached_snapshot("acme/demo", "*.gguf") is None
+    with pytest.raises(IncompleteSnapshotError):  # what it would be without asking for no files
+        snapshot_download("acme/demo", local_files_only=True)
+
+
+def test_terms_that_were_not_accepted_are_named(unreachable: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
+        raise OSError("Cannot access gated repo")
+
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", lambda *arguments, **options: None)
+    monkeypatch.setattr("huggingface_hub.snapshot_download", refuse)
+    advice = r"acme/draft: cannot be downloaded \(Cannot access gated repo\). .*huggingface.co/acme/draft, and log in"
+    with pytest.raises(TokenizerError, match=advice):
+        model_directory("acme/draft")
+    with pytest.raises(RuntimeUnsupported, match=advice):
+        load_model("acme/draft")
 
 
 @pytest.mark.nightly
