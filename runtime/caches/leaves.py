@@ -128,13 +128,6 @@ def lengths(cache: Sequence[Any]) -> set[int]:
     return {leaf.offset for leaf in [leaf for leaf in counting if not is_unused(leaf)] or counting}
 
 
-def can_trim(leaf: Any, count: int) -> bool:
-    """Whether the last ``count`` (> 0) tokens can be cut off ``leaf`` without loss."""
-    if isinstance(leaf, windows.WINDOWS):
-        return count <= windows.trimmable(leaf)
-    return bool(leaf.is_trimmable())
-
-
 def trim(leaf: Any, count: int) -> None:
     """Cut the last ``count`` tokens off ``leaf``.
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
-from spectool.runtime.caches.leaves import can_trim, flatten, is_unused, offsets, trim
+from spectool.runtime.caches.leaves import flatten, is_unused, offsets, trim
 from spectool.runtime.groups.mirrored import Spread, mirrored
 from spectool.runtime.mlx_lm_compat import KVCache, QuantizedKVCache, windows
 
@@ -62,7 +62,8 @@ class Checkpoints(Spread):
         self._marks: list[_Mark] = [] if original is None else list(original._marks)
         self._entries: list[Any] = []
         self._leaves: list[Any] = []
-        self._untrimmable: list[int] = []  # places of the leaves that may not be trimmable
+        self._windows: list[int] = []  # places of leaves that drop tokens
+        self._others: list[int] = []  # places of other leaves that may not be trimmable
         self._look_up()
 
     @mirrored
@@ -78,8 +79,11 @@ class Checkpoints(Spread):
         if windows_too or not marked:
             if marked:
                 self._marks.pop()
-            saved = [each for each in self._untrimmable if _needs_saving(self._leaves[each], count, windows_too)]
-            self._marks.append(_Mark(self.length, {each: _handles(vars(self._leaves[each])) for each in saved}))
+            leaves = self._leaves
+            saved = [place for place in self._others if not leaves[place].is_trimmable()]
+            if windows_too:
+                saved += [place for place in self._windows if not windows.keeps_all(leaves[place], count)]
+            self._marks.append(self._marked(saved))
         self.length += count
 
     @mirrored
@@ -92,8 +96,9 @@ class Checkpoints(Spread):
         self._look_up()
         self._forget_beyond(length)
         self.length = length
-        if for_good and self._untrimmable and not (self._marks and self._marks[-1].length == length):
-            self._marks.append(_Mark(length, {each: _handles(vars(self._leaves[each])) for each in self._untrimmable}))
+        untrimmable = self._windows + self._others
+        if for_good and untrimmable and not (self._marks and self._marks[-1].length == length):
+            self._marks.append(self._marked(untrimmable))
             if len(self._marks) > self._keep:
                 del self._marks[1]
 
@@ -109,8 +114,7 @@ class Checkpoints(Spread):
         This is so in windows that have wrapped: each of the two would have overwritten something.
         """
         self._look_up()
-        leaves = (self._leaves[place] for place in self._untrimmable)
-        return any(not windows.keeps_all(leaf, 1) for leaf in leaves if isinstance(leaf, windows.WINDOWS))
+        return not all(windows.keeps_all(self._leaves[place], 1) for place in self._windows)
 
     @mirrored
     def rewind(self, length: int) -> int | None:
@@ -138,9 +142,13 @@ class Checkpoints(Spread):
         if self._entries != self._cache:
             self._entries = list(self._cache)
             self._leaves = flatten(self._entries)
-            self._untrimmable = [
-                place for place, leaf in enumerate(self._leaves) if type(leaf) not in _ALWAYS_TRIMMABLE
-            ]
+            places = [place for place, leaf in enumerate(self._leaves) if type(leaf) not in _ALWAYS_TRIMMABLE]
+            self._windows = [place for place in places if isinstance(self._leaves[place], windows.WINDOWS)]
+            self._others = [place for place in places if place not in self._windows]
+
+    def _marked(self, places: Sequence[int]) -> _Mark:
+        """A mark here that saves the leaves at some places."""
+        return _Mark(self.length, {place: _handles(vars(self._leaves[place])) for place in places})
 
     def _trim(self, length: int) -> bool:
         """Trim every leaf to ``length`` tokens; where one of them cannot, leave all and return False."""
@@ -150,8 +158,11 @@ class Checkpoints(Spread):
         surpluses = [leaf.offset - at - length if leaf.offset or not is_unused(leaf) else 0 for leaf, at in leaves]
         if min(surpluses, default=0) < 0:
             return False
-        if not all(can_trim(self._leaves[place], surpluses[place]) for place in self._untrimmable if surpluses[place]):
+        if not all(self._leaves[place].is_trimmable() for place in self._others if surpluses[place]):
             return False
+        for place in self._windows:
+            if surpluses[place] and surpluses[place] > windows.trimmable(self._leaves[place]):
+                return False
         for leaf, surplus in zip(self._leaves, surpluses, strict=True):
             if surplus:
                 trim(leaf, surplus)
@@ -176,13 +187,6 @@ class Checkpoints(Spread):
 def trims_freely(cache: Sequence[Any]) -> bool:
     """Whether any number of tokens can be cut off ``cache`` at any time, so that it needs no marks."""
     return all(type(leaf) in _ALWAYS_TRIMMABLE for leaf in flatten(cache))
-
-
-def _needs_saving(leaf: Any, count: int, windows_too: bool) -> bool:
-    """Whether ``leaf`` cannot give up ``count`` tokens that are fed next."""
-    if isinstance(leaf, windows.WINDOWS):
-        return windows_too and not windows.keeps_all(leaf, count)
-    return not leaf.is_trimmable()
 
 
 def _handle(value: Any) -> Any:
