@@ -40,6 +40,12 @@ def digest(*values: Any) -> str:
     return hashlib.sha256(repr(values).encode()).hexdigest()[:6]
 
 
+def place_of(source: str) -> str:
+    """What tells text or a pack from others: where it is, or its name where it comes with spectool or from a hub."""
+    path = Path(os.path.expanduser(source)).absolute()  # noqa: PTH111
+    return str(path) if path.exists() else source
+
+
 def slug(source: str) -> str:
     """A file name made of the name of a corpus or an artifact."""
     return "".join(char if char.isalnum() or char in "-." else "-" for char in Path(source).name)[:60].strip("-.")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from spectool.artifacts.default_paths import default_path, digest, slug
+from spectool.artifacts.default_paths import default_path, digest, place_of, slug
 from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.packs.bundled import bundled_packs
 from spectool.commands.shared.console import model_of, open_text, print_result, say, say_next
@@ -63,7 +63,9 @@ def build_dict(
     options = options_for(source, max_bytes)
     (target,) = open_tokenizers(Dictionary.format, out, target=tokenizer)
     names = [*(pack.path.name for pack in counted), *filter(None, [corpus])]
-    path = out or default_path(f"{slug('-'.join(names))}.{target.fingerprint[:8]}.backoff-{digest(options)}.dict")
+    places = map(place_of, [*packs, *filter(None, [corpus])])
+    name = f"{slug('-'.join(names))}.{target.fingerprint[:8]}.backoff-{digest(options, *places)}.dict"
+    path = out or default_path(name)
     manifest = count_and_build(target, source, path, options, say, counted)
     print_result(path, manifest, as_json)
     if not as_json:

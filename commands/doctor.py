@@ -81,7 +81,22 @@ def doctor(
     click.echo(f"\n{costs['target'].model} on {costs['target'].machine}\n\n{_table(costs['target'], lengths)}\n")
     for note in [*_notes(costs["target"], lengths, draft_pass), *advice]:
         click.echo(fill(note, 100))
-    say_next(["generate", "--model", model, *(["--draft-model", draft_model] if draft_model else [])])
+    if draft_model and _differ(draft_model, model):
+        say_next(["align", "--draft", draft_model, "--target", model], "")
+    else:
+        say_next(["generate", "--model", model, *(["--draft-model", draft_model] if draft_model else [])])
+
+
+def _differ(draft_model: str, model: str) -> bool:
+    """Whether a draft model has another tokenizer, for which nothing is aligned yet."""
+    from spectool.artifacts.default_paths import find_draft
+    from spectool.runtime.drafters.draft_model import vocabulary_mismatch
+    from spectool.runtime.loading import alignment_for
+    from spectool.tokenization.opening import open_tokenizer
+
+    draft, target = open_tokenizer(find_draft(draft_model)), open_tokenizer(model)
+    differ = vocabulary_mismatch(draft.vocabulary, target.vocabulary) is not None
+    return differ and alignment_for(target, draft.matches) is None
 
 
 def measured(

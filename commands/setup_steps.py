@@ -18,10 +18,10 @@ from spectool.artifacts.alignment import Alignment
 from spectool.artifacts.alignment_report import require_checked
 from spectool.artifacts.artifact import open_artifact, read_manifest
 from spectool.artifacts.atomic import atomic_file
-from spectool.artifacts.default_paths import AUTO, default_path, digest, draft_path, slug
+from spectool.artifacts.default_paths import AUTO, default_path, digest, draft_path, place_of, slug
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.pack import Pack
-from spectool.artifacts.pruned_draft import read_record
+from spectool.artifacts.pruned_draft import RECORD, read_record
 from spectool.build.alignment.stage import build_alignment
 from spectool.build.corpus_reading import quiet
 from spectool.build.packs.bundled import bundled_packs
@@ -85,18 +85,20 @@ class Setup:
 
     def run(self, as_json: bool) -> None:
         """Make all that is missing, measure it, and print what to use from now on."""
+        if self.language not in LANGUAGES and (base := self.language.partition("-")[0]) in LANGUAGES:
+            self.language = base
         self._check()
         draft = None if self.draft_model in (None, AUTO) else self._fitting(str(self.draft_model))
         packs, texts = self._sources()
         named_tokenizer(self.model)  # for `inspect`
-        for pack in packs:
-            self._dictionary(str(pack.path), [pack], None)
+        for name, pack in zip(self.packs, packs, strict=True):
+            self._dictionary(name, [pack], None)
         for text in texts:
             self._dictionary(text, [], open_corpus(text))
         self._doctor(self.model)
         if self.draft_model == AUTO:
             self.draft_model, found = cached_draft(self.loaded, self.language)
-            say(found.sentence(self.model, self.language))
+            say(found.promise(self.language))
             draft = self._fitting(self.draft_model)
         if self.draft_model is not None and draft is not None:
             used = self._prepare(self.draft_model, draft, packs, texts)
@@ -137,7 +139,8 @@ class Setup:
         """Packs and local texts that all is made from; text of the hub where no pack has the language."""
         say("This takes some minutes, longer with a slow model. Close other programs, because passes are timed.")
         say("You can stop with Ctrl-C and continue later with the same command, which keeps what is finished.")
-        packs = [open_pack(name) for name in self.packs or bundled_packs().keys() & {self.language.partition("-")[0]}]
+        self.packs = self.packs or [*(bundled_packs().keys() & {self.language.partition("-")[0]})]
+        packs = list(map(open_pack, self.packs))
         named = self.corpora or ([] if packs else [preset_for(self.language)])
         try:
             return packs, list(map(local, named))
@@ -152,7 +155,7 @@ class Setup:
         self.steps.append({"step": name, "made": str(what), "kept": kept})
 
     def _dictionary(self, source: str, packs: Sequence[Pack], corpus: Corpus | None) -> None:
-        path = default_path(f"{slug(source)}-{digest(Path(source).absolute())}.{self.target.fingerprint[:8]}.dict")
+        path = default_path(f"{slug(source)}-{digest(place_of(source))}.{self.target.fingerprint[:8]}.dict")
         inputs = {"packs": described(packs)} if corpus is None else {"files": corpus.describe_inputs()}
         make = partial(count_and_build, self.target, corpus, path, options_for(corpus), say, packs)
         self._step("build-dict", path.name, _is_made_from(_manifest(path), inputs), make)
@@ -171,7 +174,12 @@ class Setup:
         path, record = draft_path(used), read_record(draft_path(used))
         files = [file for each in texts for file in open_corpus(each).describe_inputs()]
         inputs = {"packs": described(packs), "files": files}
-        kept = _is_made_from(record, inputs, whole=draft.fingerprint) and "forms" in record.statistics
+        kept = (
+            _is_made_from(record, inputs, whole=draft.fingerprint)
+            and "forms" in record.statistics
+            and record.tokenizers["whole"].get("name") == draft.name
+            and not _is_newer(model_directory(name), path / RECORD)
+        )
         if bundled and not kept:
             _require_language(name, draft, self.target, passages(bundled))
 
@@ -196,7 +204,8 @@ class Setup:
     def _doctor(self, name: str) -> None:
         found = known_costs(load_model(name, lazy=True)[0])
         seconds = self.seconds if self.seconds < SECONDS else None
-        self._step("doctor", name, found is not None and found.final, partial(measured, name, seconds))
+        kept, exact = found is not None and found.final, found is not None and found.exact
+        self._step("doctor", name, kept, partial(measured, name, seconds, exact))
 
     def _bench(self, texts: Sequence[str]) -> Run:
         """Measure all drafters, on as many prompts as there is time for."""
@@ -253,7 +262,7 @@ class Setup:
             show(facts, as_json=True)
             return
         click.echo(f"\n{summary_table(verdict)}\n\n{verdict.sentence}" if run else f"\n{verdict.sentence}")
-        if run and verdict.pays is None:
+        if run and verdict.fastest and verdict.pays is None and (run.options.count or 0) < _PROMPTS:
             click.echo(f"A longer benchmark makes it clearer: --seconds {5 * self.seconds:.0f}")
         if command is None:
             click.echo("Nothing is recommended, because too little real text was written to measure on.")
@@ -284,7 +293,13 @@ def local(spec: str) -> str:
 
 def _require_language(name: str, draft: Tokenizer, target: Tokenizer, sample: Sequence[str]) -> None:
     """Refuse a draft model whose first guesses on a sample of the language are right less often than look-ups'."""
-    look_ups = LookupDrafter(open_dictionaries(AUTO, target, quiet), history=True)
+    # One from the sample would know it by heart.
+    dictionaries = [
+        each
+        for each in open_dictionaries(AUTO, target, quiet)
+        if not str(each.manifest.inputs.get("corpus")).startswith("sample:")
+    ]
+    look_ups = LookupDrafter(dictionaries, history=True)
     of_draft = share(right_guesses(load_model(name)[0], draft, target, sample))
     of_look_ups = share(right_proposals(look_ups, [Text((), target.encode(text)) for text in sample]))
     say(f"first guesses that are right on a sample: {of_draft:.0%} of {name}'s, {of_look_ups:.0%} of look-ups'")
@@ -299,6 +314,11 @@ def _manifest(path: Path) -> Manifest | None:
     with suppress(ArtifactError):
         return open_artifact(path).manifest  # which another version could not read
     return None
+
+
+def _is_newer(model: Path, made: Path) -> bool:
+    """Whether the weights of a model have changed since something was made of them."""
+    return any(file.stat().st_mtime > made.stat().st_mtime for file in model.glob("model*.safetensors"))
 
 
 def _is_made_from(manifest: Manifest | None, inputs: dict[str, Any], **fingerprints: str) -> TypeGuard[Manifest]:

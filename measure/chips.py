@@ -113,9 +113,9 @@ def cheaper_weight_formats(chip: str, bits: int, mode: str, measured: PassCurve 
     return [
         f"Drafts cost less with {row.form} weights: on {' and '.join(row.chips)}, a pass over {_ROWS} tokens takes "
         f"{_cost(row.curve) * read_bits(row.bits, row.mode) / read:.2g} of your plain passes, not {now:.2g} "
-        f"({row.source}). To see what drafts gain then: spectool predict --on {shlex.quote(chip)} --bits {row.bits} "
-        f"--mode {row.mode}. To convert: mlx_lm.convert --hf-path MODEL -q --q-bits {row.bits} --q-mode {row.mode} "
-        "--mlx-path NEW"
+        f"({row.source}). To see what drafts gain then: spectool predict --dict FILE --on {shlex.quote(chip)} --bits "
+        f"{row.bits} --mode {row.mode}. To convert the original, which is not quantised: mlx_lm.convert --hf-path "
+        f"ORIGINAL -q --q-bits {row.bits} --q-mode {row.mode} --mlx-path NEW"
         for row in rows
         if (row.bits, row.mode) != (bits, mode)
         and row.bits >= bits

@@ -17,7 +17,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from spectool import SpectoolError
-from spectool.measure.machines import Machine, machines_for
+from spectool.measure.machines import Machine, has_experts, machines_for
 from spectool.runtime.machine import weight_bytes
 from spectool.runtime.policy.curve import PassCurve
 from spectool.tokenization.hub_names import cached_snapshot
@@ -56,23 +56,28 @@ class Advice(NamedTuple):
     cost: tuple[float, float] = (0.0, 0.0)  # of a draft token, in plain passes
     pays: bool = False  # whether it is expected to be worth having
 
-    def sentence(self, model: str, language: str) -> str:
-        """What to do about it."""
+    def promise(self, language: str) -> str:
+        """Whether it pays."""
         if self.draft is None:
             return f"No draft model in the table is known to write {language} well enough. Look-ups need none."
-        draft, alone = self.draft, f"look-ups alone {_words(self.look_ups)}"
+        name, alone = self.draft.name, f"look-ups alone {_words(self.look_ups)}"
         costs = f"a draft token is taken to cost {self.cost[0]:.2f} to {self.cost[1]:.2f} of your model's passes"
-        if not self.pays:
-            return (
-                f"No draft model is expected to pay here: with {draft.name}, the best for {language}, this model would "
-                f"be {_words(self.speed)} times as fast, and with {alone}; {costs}."
-            )
+        if self.pays:
+            return f"{name} is expected to pay: {_words(self.speed)} times as fast, with {alone}; {costs}."
+        return (
+            f"No draft model is expected to pay here: with {name}, the best for {language}, this model would be "
+            f"{_words(self.speed)} times as fast, and with {alone}; {costs}."
+        )
+
+    def sentence(self, model: str, language: str) -> str:
+        """Whether it pays, and how to set it up if it does."""
+        if (draft := self.draft) is None or not self.pays:
+            return self.promise(language)
         licence = f"accept its licence first: {draft.licence}" if draft.accept else f"licence: {draft.licence}"
         command = f"spectool setup {shlex.quote(model)} --language {language} --draft-model {draft.ids[0]}"
         return (
-            f"{draft.name} is expected to pay: {_words(self.speed)} times as fast, with {alone}; {costs}. It takes "
-            f"{draft.megabytes} MB to download ({licence}) and {draft.weights / 1e6:.0f} MB of memory. To set it up: "
-            f"{command}"
+            f"{self.promise(language)} It takes {draft.megabytes} MB to download ({licence}) and "
+            f"{draft.weights / 1e6:.0f} MB of memory. To set it up: {command}"
         )
 
 
@@ -125,8 +130,10 @@ def advise(model: Any, language: str, drafts: Sequence[Draft] | None = None) -> 
     """Whether one of ``drafts``, by default those of the table, is expected to pay for an MLX model on this machine.
 
     Raises:
-        SpectoolError: Nothing is known of what its passes cost here.
+        SpectoolError: Nothing is known of what its passes cost here, or what share of its weights a pass reads.
     """
+    if has_experts(model):
+        raise SpectoolError("what a draft token costs next to a mixture of experts is not known. Name a draft model")
     machines = machines_for(model)
     found = [
         _promised(draft, machines, language)

@@ -8,6 +8,7 @@ import platform
 import shlex
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 from functools import cache
 from importlib.metadata import version
@@ -131,7 +132,7 @@ def machine_here(model: Any, name: str) -> Machine:
     """
     costs = _measured(model, name, shlex.quote(name))
     curve = PassCurve(costs.seconds, costs.plain, costs.final)
-    return Machine(curve, _MEASURED, weight_bytes(model), APART, costs=costs)
+    return Machine(curve, _MEASURED, weight_bytes(model), APART, costs=replace(costs, model=name))
 
 
 def machines_for(model: Any) -> list[Machine]:
@@ -200,6 +201,11 @@ def weights_form(model: Any) -> tuple[int, Any, int | None]:
     return 8 * max(weights, key=lambda each: each[1].size)[1].itemsize, "none", None
 
 
+def has_experts(model: Any) -> bool:
+    """Whether a model is a mixture of experts, of which a pass reads some."""
+    return any("experts" in name or "switch_mlp" in name for name, _ in model.named_modules())
+
+
 def chip_name() -> str:
     """The chip of this machine, as the table names it; its processor where it is no Mac."""
     info: dict[str, Any] = mx.device_info()
@@ -239,7 +245,7 @@ def row_to_share(model: Any, costs: PassCosts) -> ChipCosts:
         source="spectool doctor --share",
         seen=f"{date.today():%Y-%m}",
         parameters=max(0.001, round(get_total_parameters(model) / 1e9, 3)),
-        experts=any("experts" in name or "switch_mlp" in name for name, _ in model.named_modules()),
+        experts=has_experts(model),
         about={
             "mlx": version("mlx"),
             "architecture": type(model).__module__.rpartition(".")[2],

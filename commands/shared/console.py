@@ -40,7 +40,7 @@ def say(message: str) -> None:
 
 def say_next(command: Sequence[str], ending: str = "--prompt …") -> None:
     """Write the next command to stderr, quoted for a shell, with an ``ending`` to fill in."""
-    say(f"next: spectool {shlex.join(command)} {ending}")
+    say(f"next: spectool {shlex.join(command)} {ending}".rstrip())
 
 
 def model_of(tokenizer: str, otherwise: str) -> str:

@@ -178,7 +178,7 @@ def verdict_of(run: Run) -> Verdict:
     drafting = run.options.configurations[1:]
     results = [_result(*each, counting, 1 - (1 - LEVEL) / len(drafting)) for each in drafting if counting]
     said = f" {looping} of {len(run.blocks)} prompts led to text that loops; they are not counted." if looping else ""
-    if looping > len(counting):
+    if 2 * looping > len(run.blocks):
         return Verdict(results, f"{UNFIT}.{said} Choose one that writes this language.")
     if len(counting) < FEWEST:
         short = f"an interval needs {FEWEST} prompts with {LEAST} tokens or more of real text in every output, and "

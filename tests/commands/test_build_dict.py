@@ -6,6 +6,7 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers
 
+from spectool.runtime.demo_models import demo_path
 from spectool.tests.running import run
 
 
@@ -17,6 +18,16 @@ def test_unknown_tokens_make_no_dictionary(tmp_path: Path) -> None:
     text.write_text("trzy cztery " * 9)
     found = run("build-dict", *tokenizer, "--corpus", text, "-o", tmp_path / "a.dict")
     assert found.exit_code == 1 and "knows none of this text" in found.stderr
+
+
+def test_texts_of_the_same_name_make_two_dictionaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / "cache"))
+    for folder in ("law", "medicine", "law"):
+        (tmp_path / folder / "texts").mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / "texts" / "a.txt").write_text(f"Most w {folder}. " * 9)
+        asked = ("build-dict", "--tokenizer", demo_path("target"), "--corpus", tmp_path / folder / "texts")
+        assert run(*asked).exit_code == 0
+    assert len(list((tmp_path / "cache").glob("texts.*.dict"))) == 2
 
 
 @pytest.mark.parametrize("source", [("--pack", "pl"), ("--corpus", "sample:pl")])

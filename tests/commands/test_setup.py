@@ -26,7 +26,7 @@ from spectool.commands.prune_draft import model_directory
 from spectool.commands.setup_steps import ALL, DRAFT, LOOK_UPS, PLAIN, Setup, local
 from spectool.corpora import sample_path
 from spectool.measure.bench.results import PLAIN as NO_DRAFTS
-from spectool.measure.bench.results import Block, Verdict, verdict_of
+from spectool.measure.bench.results import TOO_SHORT, UNFIT, Block, Verdict, verdict_of
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter
 from spectool.tests.measure.bench.runs import block, generation, run_of
@@ -37,7 +37,7 @@ TARGET, DRAFT_MODEL = demo_path("target"), demo_path("draft")
 BRIEF = ("--language", "pl", "--seconds", 0.5)
 STEPS = ["build-dict", "build-dict", "doctor", "prune-draft", "align", "doctor", "bench"]
 DOCTOR = [f"running: doctor, {each}" for each in (TARGET, "other-draft-pl")]
-SAID = ["running: build-dict, pl.", "running: build-dict, sample-pl", DOCTOR[0], "running: prune-draft, "]
+SAID = ["running: build-dict, pl-", "running: build-dict, sample-pl", DOCTOR[0], "running: prune-draft, "]
 SAID += ["running: align, ", DOCTOR[1], "measuring "]
 
 
@@ -201,6 +201,8 @@ def test_a_draft_model_needs_no_text_and_the_command_no_paths(
         assert "model" in written["sources"]
     again = figures(*asked)
     assert [(step, was or step == "doctor") for step, was in kept(again)] == [(step, True) for step, _ in kept(found)]
+    os.utime(other_draft / "model.safetensors", times=(2**32, 2**32))  # trained again
+    assert dict(kept(figures(*asked)))["prune-draft"] is False
 
 
 def random_model(out: Path, tokenizer: Path, ids: int) -> Path:
@@ -312,6 +314,7 @@ def test_nothing_is_recommended_on_text_that_loops(real: int) -> None:
     verdict, *then = outcome([timed(number, (1.9,), loops=number >= real) for number in range(8)])
     assert (verdict.pays, then) == (None, [None, None])
     assert f"{8 - real} of 8 prompts led to text that loops" in verdict.sentence
+    assert verdict.sentence.startswith(TOO_SHORT if real == 5 else UNFIT)
 
 
 def outcome(blocks: Sequence[Block]) -> tuple[Verdict, str | None, str | None]:

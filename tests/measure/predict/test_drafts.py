@@ -71,6 +71,12 @@ def test_what_was_measured_here_comes_before_what_was_published(
     assert advise(model, "pl").draft is None, "none is less than half as large"
 
 
+def test_next_to_a_mixture_of_experts_nothing_is_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drafts, "has_experts", lambda model: True)
+    with pytest.raises(SpectoolError, match="mixture of experts is not known"):
+        advise(large_model(), "pl")
+
+
 def test_of_those_in_the_cache_the_best_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machines, "chip_name", lambda: "M4 Pro")
     monkeypatch.setattr(drafts, "cached_snapshot", lambda name, *files: None)
