@@ -20,7 +20,7 @@ _SHOWN = ("format", "version", "tool", "tokenizers", "arguments", "inputs", "sta
 def inspect(path: str, lookup: str | None, tokenizer: str | None, as_json: bool) -> None:
     """Explain an artifact or a tokenizer, and check artifacts for damage.
 
-    PATH may be the name of an artifact in your cache folder. Of an artifact, the checksum and the rules of its format
+    PATH may be the name of an artifact or a draft model in your cache folder. Of an artifact, the checksum and the rules of its format
     are checked; the exit status is 1 if it is damaged.
 
     \b
@@ -29,7 +29,7 @@ def inspect(path: str, lookup: str | None, tokenizer: str | None, as_json: bool)
         spectool inspect ./Bielik-11B
     """
     from spectool.artifacts.artifact import open_artifact
-    from spectool.artifacts.default_paths import find_artifact
+    from spectool.artifacts.default_paths import find_artifact, find_draft
 
     file = find_artifact(Path(path))
     is_artifact = file.suffix in _SUFFIXES or (file.is_file() and file.suffix != ".json")
@@ -39,7 +39,7 @@ def inspect(path: str, lookup: str | None, tokenizer: str | None, as_json: bool)
         if kind != "spectool-dictionary" and value is not None:
             raise click.UsageError(f"--{name} works on dictionaries; {path} is a {kind}")
     if not is_artifact:
-        show(_tokenizer_facts(path), as_json)
+        show(_tokenizer_facts(find_draft(path)), as_json)
         return
     facts: dict[str, Any] = {name: getattr(opened.manifest, name) for name in _SHOWN}
     facts |= {"bytes": file.stat().st_size, "sha256": opened.file.sha256}
