@@ -20,8 +20,8 @@ _SHOWN = ("format", "version", "tool", "tokenizers", "arguments", "inputs", "sta
 def inspect(path: str, lookup: str | None, tokenizer: str | None, as_json: bool) -> None:
     """Explain an artifact or a tokenizer, and check artifacts for damage.
 
-    PATH may be the name of an artifact or a draft model in your cache folder. Of an artifact, the checksum and the rules of its format
-    are checked; the exit status is 1 if it is damaged.
+    PATH may be the name of an artifact or a draft model in your cache folder. Of an artifact, the checksum and the
+    rules of its format are checked; the exit status is 1 if it is damaged.
 
     \b
     Examples:
