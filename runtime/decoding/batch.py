@@ -137,6 +137,7 @@ def batch_generate(
                     if texts[place].end is not None:
                         kept = loop.remove(text)
                         del places[text]
+                        forks[place] = None  # with what its draft model has read
                         if return_prompt_caches and kept is not None:
                             made.caches[place] = text.cache
     finally:

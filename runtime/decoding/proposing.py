@@ -42,7 +42,7 @@ def propose(texts: Sequence[Text], policy: Policy, draft: Draft, width: int = sy
     for text in texts:
         again = len(text.refeed)
         refed = max(refed, again)
-        limit = min(text.most_drafts(), width - 1 - again)
+        limit = max(0, min(text.most_drafts(), width - 1 - again))
         forced = None if text.constraint is None else text.forced(limit)
         if forced is None and text.policy is policy:
             asked.append(text)

@@ -19,6 +19,7 @@ from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.drafters.drafting import Drafting, alone
 from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.sampling.verification import evaluated
+from spectool.tokenization.incremental.common_prefix import common_prefix
 
 if TYPE_CHECKING:
     from spectool.runtime.sampling.verification import Draw
@@ -57,6 +58,10 @@ class ModelDrafter(Drafter):
     def draw_with(self, draw: "Draw | None") -> None:
         """Draw drafts by ``draw``; None takes the most probable ones."""
         self._draw = draw
+
+    def known(self, prompt: Sequence[int]) -> int:
+        """Leading tokens of a prompt that its cache holds."""
+        return common_prefix(self.cache.tokens, prompt)
 
     def start(self, prompt: Sequence[int]) -> None:
         """Feed ``prompt`` without its last token, as far as the cache does not hold it."""

@@ -88,6 +88,10 @@ class Drafter:
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.name}>"
 
+    def known(self, prompt: Sequence[int]) -> int:
+        """About how many leading tokens of a prompt its model has read already, from an earlier text."""
+        return 0
+
     def start(self, prompt: Sequence[int]) -> None:
         """Begin a generation after ``prompt`` (token ids); forget any earlier one."""
 

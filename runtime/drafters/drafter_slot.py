@@ -33,7 +33,8 @@ class DrafterSlot:
         name: Its name.
         is_model: Whether each of its drafts costs a pass of a model.
         longest: The most tokens that it proposes where nobody fixes their number.
-        missed: Tokens of the text that it has not read yet.
+        missed: Tokens of the text that it has not been told yet.
+        unread: About how many of them its model has to read; it may know a prompt from an earlier text.
         proposal: Its proposal of this cycle; empty if it was not asked.
         randomness: The random state of the text, which is entered whenever the drafter acts.
     """
@@ -72,10 +73,16 @@ class DrafterSlot:
         self._begin(prompt)
         if not self.is_model:
             self._attempt(lambda drafter: None)
+        elif self.drafter is not None:
+            try:
+                self.unread -= self.drafter.known(prompt)
+            except Exception as error:
+                self._fail(error)
 
     def follow(self, tokens: Sequence[int]) -> None:
         """Add what was committed; a cycle ends."""
         self.missed += tokens
+        self.unread += len(tokens)
         self.proposal = NOTHING
         if not self.is_model:
             self._attempt(lambda drafter: None)
@@ -114,7 +121,7 @@ class DrafterSlot:
         return self._attempt(lambda drafter: self._valid(drafter.extend(tokens, limit), limit)) or NOTHING
 
     def _begin(self, prompt: Sequence[int]) -> None:
-        self.missed, self._begun = list(prompt), False
+        self.missed, self.unread, self._begun = list(prompt), len(prompt), False
         self.proposal = NOTHING
 
     def _valid(self, proposal: Proposal, limit: int) -> Proposal:
@@ -147,7 +154,7 @@ class DrafterSlot:
 
     def _catch_up(self, drafter: Drafter) -> None:
         """Let it read what it has missed."""
-        missed, self.missed = self.missed, []
+        missed, self.missed, self.unread = self.missed, [], 0
         if not self._begun:
             self._begun = True
             drafter.draw_with(self._draw)

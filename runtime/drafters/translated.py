@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.drafters.drafting import Drafting, alone
+from spectool.tokenization.incremental.common_prefix import common_prefix
 
 if TYPE_CHECKING:
     from spectool.runtime.drafters.model_source import ModelSource
@@ -46,6 +47,13 @@ class TranslatedDrafter(Drafter):
         self._source, self._translator = source, translator
         self._num_draft_tokens = num_draft_tokens
         self._known: list[int] = []  # what the translator has been told
+
+    def known(self, prompt: Sequence[int]) -> int:
+        """About how many leading tokens of a prompt its cache holds: in the draft's ids it is as far as that."""
+        if self.cache is None:
+            return 0
+        read = len(self.cache.tokens) / max(1, len(self._translator.draft_context()))
+        return min(common_prefix(self._known, prompt), int(read * len(self._known)))
 
     def start(self, prompt: Sequence[int]) -> None:
         """Begin a generation after ``prompt``; if it goes on from the text before, only the rest is translated."""
@@ -102,6 +110,8 @@ class TranslatedDrafter(Drafter):
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Pass on to the translator what the target committed."""
-        self._known += tokens
+        known, self._known = self._known, []  # so that the next text begins again if this fails
         if tokens:
             self._translator.commit(tokens)
+        known += tokens
+        self._known = known

@@ -160,4 +160,4 @@ def measured_draft_cost(draft: PassCosts, target: PassCosts) -> DraftCost:
     """What passes of a draft model take in plain passes of its target, both as measured."""
     plain = target.plain[min(target.plain)]
     reading = min(time / rows for rows, time in draft.curve.items())
-    return DraftCost(draft.curve[1] / plain, reading / plain, PassCurve(draft.seconds, draft.plain))
+    return DraftCost(draft.curve[1] / plain, reading / plain, PassCurve(draft.seconds, draft.plain, draft.final))

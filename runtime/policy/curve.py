@@ -17,6 +17,7 @@ _WEIGHT = 0.04  # of a new pass in the drift: the last 25 count
 _STEP = 6  # bits: what 64 more tokens of context change is not worth working out again
 _HOPED = 0.05  # plain passes for each row where rows are cheap
 _FEWEST = 4  # passes of each kind before they are compared
+_KEPT = 4096  # costs that are worked out already, of each kind
 _NEAR = 1.0 + (FAR_OFF - 1.0) / 2  # what was far off is so no longer from here on, so that it does not come and go
 
 
@@ -46,6 +47,8 @@ class PassCurve:
         """Seconds of a pass over ``rows`` tokens after ``context`` tokens; of a plain pass, where ``rows`` is 0."""
         key = rows, context >> _STEP
         if key not in self._drawn:
+            if len(self._drawn) >= _KEPT:
+                self._drawn.clear()
             at = [self._measured(rows, depth) for depth in self._depths]
             slope = max(0.0, at[-1] - at[0]) / max(1, self._depths[-1] - self._depths[0])
             self._drawn[key] = at[0] + slope * max(0, context - self._depths[0])
@@ -68,6 +71,8 @@ class PassCurve:
         """
         key = longest, context >> _STEP, texts, refed
         if key not in self._costs:
+            if len(self._costs) >= _KEPT:
+                self._costs.clear()
             plain = self.seconds(0 if texts == 1 else texts, context)
             rows = (texts * (1 + refed + length) for length in range(longest + 1))
             found = [self.seconds(each, context) / plain for each in rows]

@@ -34,7 +34,7 @@ Gemma 3 270M on Polish, answers and people's text (``python benchmarks/draft_mod
 _FURTHER = 0.60, 0.67, 0.72, 0.77, 0.77, 0.77, 0.77
 """The same of each token after it, if those before are right."""
 DOUBTED = 0.5  # of the probability of a look-up's first token is left where a model says otherwise
-_CATCHING_UP = 8  # missed tokens that a model reads in the pass of its first draft; more take passes of their own
+_CATCHING_UP = 8  # unread tokens that a model reads in the pass of its first draft; more take passes of their own
 
 Draft: TypeAlias = Callable[[Sequence[tuple[DrafterSlot, int]]], Sequence[Proposal]]
 
@@ -127,27 +127,20 @@ class Models:
         count, _, _ = best(prospect.if_right(min(1.0, record.acceptance.share), most, asked), drafting, rate)
         count = max(1, count)
         gain = record.usual_gain(promised - worth)
-        if promised <= worth and not record.may_try(drafting[count] - costs[0]):
-            return None
-        reading = self._leave_out(prospect, asked, record, gain)
-        if not asked:
-            return None
-        return Asked(asked, count, reading, expected)
+        scale = record.cost.reading * self._share(record, 1, prospect.together)
+        reading = {at: scale * model.unread for at, model in asked.items() if model.unread > _CATCHING_UP}
+        worthy = {at: model for at, model in asked.items() if self._pays(prospect, at, gain, reading.get(at, 0.0))}
+        if promised <= worth or not worthy:
+            if not record.may_try(drafting[count] - costs[0] + sum(reading.values())):
+                return None
+            worthy = asked
+        return Asked(worthy, count, sum(passes for at, passes in reading.items() if at in worthy), expected)
 
-    def _leave_out(self, prospect: Prospect, asked: dict[int, DrafterSlot], record: Record, gain: float) -> float:
-        """Leave out those of the models that have more to read than pays; return the plain passes that others read."""
-        scale, reading = self._share(record, 1, prospect.together), 0.0
-        for at, model in list(asked.items()):
-            passes = record.cost.reading * len(model.missed) * scale
-            cycles = prospect.texts[at].drafters.cycles
-            left = max(prospect.usual_cycles - cycles, cycles)
-            if len(model.missed) <= _CATCHING_UP:
-                continue
-            if gain * left >= prospect.rate * passes * prospect.together:
-                reading += passes
-            else:
-                del asked[at]
-        return reading
+    def _pays(self, prospect: Prospect, at: int, gain: float, reading: float) -> bool:
+        """Whether a text is likely to gain what it costs to read what its model has missed."""
+        cycles = prospect.texts[at].drafters.cycles
+        left = max(prospect.usual_cycles - cycles, cycles)
+        return not reading or gain * left >= prospect.rate * reading * prospect.together
 
     def ask(self, prospect: Prospect, asked: Asked, draft: Draft) -> tuple[list[Proposal], float, float]:
         """The best proposals given what models guess, the plain passes that these take, and what all is worth."""
@@ -157,9 +150,10 @@ class Models:
             text = prospect.texts[at]
             options[at] = self._options(guess, text, self.most(asked.models[at], text.limit))
         drawn = max([len(guess.tokens) for guess, _ in guesses.values() if guess.distribution is not None], default=0)
-        length, picks, worth = best(options, level_rows(prospect.costs, drawn), prospect.rate)
+        costs = level_rows(prospect.costs, drawn)  # drawn drafts have their rows in any case, which are paid for
+        length, picks, worth = best(options, costs, prospect.rate)
         proposals = [_taken(guesses.get(at, NO_CANDIDATE), pick, length) for at, pick in enumerate(picks)]
-        return proposals, drafting, worth - prospect.rate * drafting
+        return proposals, drafting, worth - prospect.rate * (drafting + costs[0] - prospect.costs[0])
 
     def _share(self, record: Record, rows: int, together: int) -> float:
         """A model's pass over ``rows``, in its passes over one row, where plain passes serve ``together`` texts."""
@@ -178,7 +172,8 @@ class Models:
         guesses, most = dict[int, Candidate](), 0
         for (at, model), guess, had in zip(models.items(), made, before, strict=True):
             record = self._records[model.name]
-            passes = model.passes - had or len(guess.tokens)  # a drafter of another kind may not count them
+            # A drafter of another kind may not count them, and one that has failed has none.
+            passes = max(0, model.passes - had) or len(guess.tokens)
             record.count(passes, len(guess.tokens))
             guesses[at] = Candidate(guess, record.acceptance.probabilities(guess.stated))
             most = max(most, passes)

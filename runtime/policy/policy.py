@@ -94,9 +94,12 @@ class Policy:
         """Whether drafts are as long as pays; otherwise, they are as long as was asked for."""
         return self.curve is not FREE
 
-    def paused(self, texts: int = 1) -> bool:
-        """Whether the next pass over this many texts goes without drafts, so that no drafter need be asked."""
-        return self.account.left <= 0.0 or not self.longest or self.drift(texts).wants_plain
+    def paused(self, texts: int = 1, least: int = 0) -> bool:
+        """Whether the next pass over this many texts goes without drafts, so that no drafter need be asked.
+
+        Where others in it have ``least`` drafts in any case, it is no plain pass that could be compared.
+        """
+        return self.account.left <= 0.0 or not self.longest or (not least and self.drift(texts).wants_plain)
 
     def drift(self, texts: int = 1) -> Drift:
         """How far passes over so many texts are off the curve where they have drafts."""
@@ -126,7 +129,7 @@ class Policy:
             draft: Asks models.
         """
         together = max(together, len(texts))
-        if self.paused(together):
+        if self.paused(together, least):
             return Choice([text for text, _ in texts], [NOTHING] * len(texts), rests=True)
         drafters: list[TextDrafters] = []
         limits: list[int] = []
@@ -139,7 +142,10 @@ class Policy:
             drafters.append(text)
             limits.append(limit)
             offered.append(self.candidates(text.look_ups, limit))
-        costs = level_rows(self.costs(longest, context, texts=together, refed=refed), least)
+        costs = self.costs(longest, context, texts=together, refed=refed)
+        if least:  # rows that the pass has in any case are not paid for here
+            own, costs = costs[0], level_rows(costs, least)
+            costs = [cost - costs[0] + own for cost in costs]
         tried = costs
         if together == 1 and costs[-1] > FAR_OFF and self.curve is not ASSUMED:
             tried = self.trials.costs(costs, self.drift().hoped(costs, 1 + refed))
@@ -157,7 +163,9 @@ class Policy:
         if (asked := self._models.to_ask(prospect, worth)) is None:
             return Choice(drafters, proposals, cost, found, cost)
         proposals, drafting, worth = self._models.ask(prospect, asked, draft)
-        return Choice(drafters, proposals, drafting + cost_of(proposals, costs), found, cost, asked, worth)
+        all_costs = drafting + cost_of(proposals, costs)
+        # What a pass without drafts takes more than a plain one is not the look-ups' doing here.
+        return Choice(drafters, proposals, all_costs, found, cost - (costs[0] - 1.0), asked, worth)
 
     def costs(self, longest: int, context: int, *, texts: int = 1, refed: int = 0) -> list[float]:
         """Plain passes that a pass takes, by draft length, shape [longest + 1]."""

@@ -19,7 +19,8 @@ _HOPED = 0.04  # tokens that asking a model is hoped to be worth more than expec
 _GAINING = 0.25  # of the rest of a text, in which asking a model is taken to pay as it does now
 _KNOWN = 16.0  # cycles after which what it usually gained counts as much as that
 _FORGIVING = 0.999  # weight of what was learnt of a model, for a cycle in which it is not asked: it is tried again
-_TRYING = 0.005  # of the time that asking a model may take where nothing is expected of it
+_TRYING = 0.0025  # of the time that asking a model may take where nothing is expected of it
+_MOST_SPARE = 4.0  # plain passes of that kept at most, which also have to pay for reading a prompt
 _SMOOTHING = 0.1  # weight of a proposal in the tokens that a pass of a draft model makes
 
 
@@ -128,7 +129,7 @@ class Record:
         self._gained *= _FORGIVING
         self._asks *= _FORGIVING
         self.acceptance.fade(_FORGIVING)
-        self._spare = min(1.0, self._spare + _TRYING)
+        self._spare = min(_MOST_SPARE, self._spare + _TRYING)
 
     def usual_gain(self, gain: float) -> float:
         """Tokens of a cycle that asking a model is usually worth more than not to, given what it would ``gain`` now."""

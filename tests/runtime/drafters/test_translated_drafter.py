@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+import pytest
+
 from spectool.lab.ngram_model import DraftSource
 from spectool.lab.strategies import ContextTranslator, NaiveTranslator, PassThrough
 from spectool.measure.replay import replay
@@ -95,6 +97,18 @@ def test_nothing_to_propose() -> None:
     source.ids = [13]
     assert list(drafter.propose(5).tokens) == [], "the boundary check refused it"
     assert "translate" not in [call[0] for call in translator.calls]  # type: ignore[index]
+
+
+def test_a_text_that_could_not_be_translated_is_begun_again() -> None:
+    translator = Scripted()
+    drafter = TranslatedDrafter(Guesses([]), translator)
+    drafter.start([1])
+    translator.commit = lambda tokens: 1 / 0  # type: ignore[assignment]
+    with pytest.raises(ZeroDivisionError):
+        drafter.commit([2])
+    del translator.commit
+    drafter.start([1, 2, 3])
+    assert translator.calls[-2:] == [("start",), ("commit", [1, 2, 3])]
 
 
 class Knows(DraftSource):

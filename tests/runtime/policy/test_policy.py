@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 
+import mlx.core as mx
 import pytest
 
 from spectool.runtime.drafters.drafter import Drafter, Proposal
@@ -192,6 +193,79 @@ def test_a_long_prompt_is_read_only_for_a_long_text() -> None:
         policy.record("model").begin_model(DraftCost(0.05, reading))
         cycle(policy, text, [4, 4])
         assert (model.made > 0) == asked
+
+
+def test_what_a_model_has_read_before_is_not_paid_for_again() -> None:
+    """The next turn of a conversation, whose draft's cache holds all but two tokens of the prompt."""
+    model = Model([4])
+    model.known = lambda prompt: len(prompt) - 2  # type: ignore[method-assign]
+    policy, text = Policy(FLAT), text_of(model, prompt=[9] * 1000)
+    policy.record("model").begin_model(DraftCost(0.05, 1.0))
+    rate = policy.rate
+    cycle(policy, text, [4, 4])
+    assert model.made and policy.rate > rate
+
+
+def test_a_model_with_much_to_read_is_tried_all_the_same_after_some_texts() -> None:
+    model = Model([4])
+    policy, text = Policy(FLAT), text_of(model, prompt=[9] * 100)
+    policy.record("model").begin_model(DraftCost(0.05, 0.01))
+    for _ in range(200):
+        policy.record("model").learn(-1.0)
+    for _ in range(20):
+        text.start([9] * 100)
+        for _ in range(40):
+            cycle(policy, text, [1])
+    assert model.made
+
+
+def test_rows_of_others_are_not_charged_to_a_text_that_shares_their_pass() -> None:
+    """One that is forced to 12 tokens, and one without drafts, whose pass takes 4.5 plain ones."""
+    policy, text = Policy(curve(*(1.0 + 0.14 * rows for rows in range(40)))), text_of(Fixed([]))
+    left = policy.account.left
+    policy.learn(policy.choose([(text, 8)], together=2, least=12), [[1]])
+    assert policy.account.left >= left
+
+
+def test_what_a_model_is_asked_after_is_not_charged_to_look_ups() -> None:
+    """Recurrent layers feed three tokens again, so that a pass without drafts costs more than a plain one."""
+    policy = Policy(curve(1.0, 1.07, 1.13, 1.2, 1.27, 1.33, 1.4, 1.47, 1.53))
+    text = text_of(Fixed([], "nothing"), Model([4, 4, 4]))
+    policy.record("model").begin_model(DraftCost(0.02, 0.0), 0.9)
+    for _ in range(20):
+        choice = policy.choose([(text, 4)], refed=3)
+        policy.learn(choice, [[4, 4, 4, 1]])
+        text.follow([4, 4, 4, 1])
+        assert choice.asked.models
+    assert policy.account.left >= ALLOWANCE
+
+
+def test_a_neighbour_that_always_drafts_pauses_nobody() -> None:
+    policy = Policy(FLAT)
+    for _ in range(10):
+        policy.observe(4, 1.0, 0, drafted=True, texts=2)
+    assert policy.paused(2) and not policy.paused(2, least=3)
+    assert policy.choose([(text_of(Sure([5, 6], 0.9)), 4)], together=2, least=3).proposal.tokens == (5, 6)
+
+
+def test_drawn_drafts_are_worth_what_others_are() -> None:
+    """Their rows are there in any case once they are drawn, and are paid for like those of others."""
+
+    class Drawing(Model):
+        def propose(self, limit: int) -> Proposal:
+            drawn = super().propose(limit)
+            return drawn._replace(distribution=mx.zeros((len(drawn.tokens), 16)))
+
+    worths = []
+    for kind in (Model, Drawing):
+        policy = Policy(curve(1.0, 1.1, 1.2, 1.3, 1.4))
+        text = TextDrafters([DrafterSlot(kind([4, 4, 4]), vocabulary=16)])
+        text.start([9])
+        policy.record("model").begin_model(DraftCost(0.02, 0.0), 0.9)
+        choice = policy.choose([(text, 3)])
+        assert len(choice.proposal.tokens) == 3
+        worths.append(choice.worth)
+    assert worths[0] == pytest.approx(worths[1])
 
 
 def test_look_ups_continue_what_a_model_guesses() -> None:
