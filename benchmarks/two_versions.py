@@ -7,8 +7,9 @@
 Each checkout has its environment in ``.venv``, and runs in a process of its own with an empty cache, so that both have
 everything still to learn. Both decode every prompt, and mlx-lm's plain loop as well; every other prompt in the
 opposite order. The first three prompts come once more at the end: how fast they were at first, compared with then, says
-what a fresh start costs. Above temperature 0, the noise that draws a token depends on prompt and position alone, so all
-must write the same text.
+what a fresh start costs. With ``--old-cache`` and ``--new-cache``, such as folders that ``doctor`` of each has filled
+as XDG_CACHE_HOME, nothing is measured first, so only the choices differ. Above temperature 0, the noise that draws a
+token depends on prompt and position alone, so all must write the same text.
 """
 
 import json
@@ -86,6 +87,8 @@ def decode(
 @click.option("--new", type=click.Path(path_type=Path))
 @click.option("--old-drafter", default="{}", help="Arguments of load_drafter, as JSON.")
 @click.option("--new-drafter", default="{}", help="The same for the other checkout.")
+@click.option("--old-cache", type=click.Path(exists=True), help="Cache folder; by default an empty one.")
+@click.option("--new-cache", type=click.Path(exists=True), help="The same for the other checkout.")
 @click.option("--target", default="qwen2.5-coder-0.5b", show_default=True)
 @click.option("--language", default="pl", show_default=True)
 @click.option("--temperature", default=0.0, show_default=True)
@@ -98,6 +101,8 @@ def main(
     new: Path,
     old_drafter: str,
     new_drafter: str,
+    old_cache: str | None,
+    new_cache: str | None,
     plain: bool,
     settings: str | None,
     **shared: Any,
@@ -111,7 +116,7 @@ def main(
         drafters = json.loads(old_drafter), json.loads(new_drafter)
         sides = [
             Checkout(root, {**shared, "path": path, "drafter": drafter}, cache)
-            for root, drafter, cache in zip((old, new), drafters, (one, two), strict=True)
+            for root, drafter, cache in zip((old, new), drafters, (old_cache or one, new_cache or two), strict=True)
         ]
         reference: list[dict[str, Any]] = []
         for number, turn in enumerate([*range(shared["prompts"]), *range(AGAIN)]):
