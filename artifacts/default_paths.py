@@ -42,8 +42,11 @@ def digest(*values: Any) -> str:
 
 def place_of(source: str) -> str:
     """What tells text or a pack from others: where it is, or its name where it comes with spectool or from a hub."""
-    path = Path(os.path.expanduser(source)).absolute()  # noqa: PTH111
-    return str(path) if path.exists() else source
+    for name in (source, source.rpartition("#")[0]):  # after which a column may be named
+        path = Path(os.path.expanduser(name)).absolute()  # noqa: PTH111
+        if name and path.exists():
+            return f"{path}{source[len(name) :]}"
+    return source
 
 
 def slug(source: str) -> str:

@@ -126,7 +126,7 @@ class Setup:
                 f"{name}: it has {weights / 1e6:,.3g} million weights, more than half of the {ours / 1e6:,.3g} million "
                 "of your model, so its passes would cost more than they save. Take a smaller draft model, or none"
             )
-        draft = open_tokenizer(model_directory(name))
+        draft = open_tokenizer(model_directory(name).absolute())
         tokens, known = ({each for each in one.token_bytes if len(each) >= _LONG} for one in (self.target, draft))
         if len(tokens & known) <= _FEWEST * min(len(tokens), len(known)):
             raise SpectoolError(
@@ -177,7 +177,7 @@ class Setup:
         kept = (
             _is_made_from(record, inputs, whole=draft.fingerprint)
             and "forms" in record.statistics
-            and record.tokenizers["whole"].get("name") == draft.name
+            and record.tokenizers["whole"].get("name") == draft.identity["name"]
             and not _is_newer(model_directory(name), path / RECORD)
         )
         if bundled and not kept:

@@ -57,7 +57,7 @@ class Advice(NamedTuple):
     pays: bool = False  # whether it is expected to be worth having
 
     def promise(self, language: str) -> str:
-        """Whether it pays."""
+        """Whether one pays, with figures."""
         if self.draft is None:
             return f"No draft model in the table is known to write {language} well enough. Look-ups need none."
         name, alone = self.draft.name, f"look-ups alone {_words(self.look_ups)}"

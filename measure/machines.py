@@ -218,7 +218,7 @@ def cheaper_here(model: Any, costs: PassCosts) -> list[str]:
     bits, mode, _ = weights_form(model)
     if advice := blas_advice(model):
         return [advice]
-    return cheaper_weight_formats(chip_name(), bits, mode, PassCurve(costs.seconds, costs.plain))
+    return cheaper_weight_formats(chip_name(), bits, mode, PassCurve(costs.seconds, costs.plain, costs.final))
 
 
 def row_to_share(model: Any, costs: PassCosts) -> ChipCosts:

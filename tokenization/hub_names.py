@@ -6,10 +6,9 @@ from pathlib import Path
 from spectool.tokenization.backend import backend_errors
 
 _HUB_SECONDS = 10.0  # to wait for an answer
-_FILES = (  # of a model: what mlx-lm reads, and what has to accompany the weights
-    *("*.json", "model*.safetensors", "*.py", "*.jinja", "*.model", "*.tiktoken", "*.txt", "*.jsonl"),
-    *("LICEN*", "NOTICE*", "USE_POLICY*"),
-)
+LEGAL = ("LICEN*", "NOTICE*", "USE_POLICY*")
+"""Files that have to accompany a model's weights."""
+_READ = ("*.json", "model*.safetensors", "*.py", "*.jinja", "*.model", "*.tiktoken", "*.txt", "*.jsonl")  # by mlx-lm
 
 
 def looks_like_hub_id(name: str) -> bool:
@@ -41,7 +40,7 @@ def fetch(name: str) -> Path:
     page = f"https://huggingface.co/{name}"
     advice = f"If it has terms to accept, do so at {page}, and log in: hf auth login. Otherwise, try again"
     with backend_errors(name, "cannot be downloaded", advice):
-        return Path(snapshot_download(name, allow_patterns=list(_FILES)))
+        return Path(snapshot_download(name, allow_patterns=[*_READ, *LEGAL]))
 
 
 def cached_snapshot(name: str, *files: str) -> Path | None:

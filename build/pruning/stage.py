@@ -30,11 +30,10 @@ from spectool.build.pruning.vocabulary import (
 from spectool.build.pruning.weights import open_weights, resized, write_weights
 from spectool.corpora import Corpus
 from spectool.tokenization.fingerprint import PROBES
+from spectool.tokenization.hub_names import LEGAL
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
-LEGAL = ("LICEN*", "NOTICE*", "USE_POLICY*")
-"""Files that have to accompany a model's weights."""
 _NAMING = ("chat_template.*", "special_tokens_map.json")
 _COPIED = (*_NAMING, "*processor_config.json", *LEGAL)
 

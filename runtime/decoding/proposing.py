@@ -35,16 +35,16 @@ def propose(texts: Sequence[Text], policy: Policy, draft: Draft, width: int = sy
         draft: Asks draft models.
         width: Tokens of a text that the pass can have.
     """
-    least = refed = 0
+    rows = refed = 0  # of texts that are not asked together, and fed again in those that are
     decisions: list[Decision] = []
     asked: list[Text] = []
     drafters: list[tuple[TextDrafters, int]] = []
     for text in texts:
         again = len(text.refeed)
-        refed = max(refed, again)
         limit = max(0, min(text.most_drafts(), width - 1 - again))
         forced = None if text.constraint is None else text.forced(limit)
         if forced is None and text.policy is policy:
+            refed = max(refed, again)
             asked.append(text)
             drafters.append((text.drafters, limit))
             continue
@@ -52,8 +52,9 @@ def propose(texts: Sequence[Text], policy: Policy, draft: Draft, width: int = sy
             choice = text.policy.choose([(text.drafters, limit)], refed=again)
             decisions.append(Decision(text.policy, choice, [text]))
             forced = text.allowed(choice.proposal)
-        text.proposal, least = forced, max(least, len(forced.tokens))
+        text.proposal, rows = forced, max(rows, again + len(forced.tokens))
     if asked:
+        least = max(0, rows - refed)
         choice = policy.choose(drafters, together=len(texts), refed=refed, least=least, draft=draft)
         decisions.append(Decision(policy, choice, asked))
         for text, proposal in zip(asked, choice.proposals, strict=True):

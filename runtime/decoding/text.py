@@ -158,7 +158,7 @@ class Text:
             use_masks(self.cache, exact=True)
             self.prompt_read = True
             if not self.ended:
-                self.drafters.start([*self.cached, *self.prompt])
+                self.drafters.start([*self.cached, *self.prompt], afresh=settings.seed is not None)
 
     def most_drafts(self) -> int:
         """Maximum number of draft tokens that the next pass can verify."""

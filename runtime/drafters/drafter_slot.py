@@ -68,16 +68,17 @@ class DrafterSlot:
         """Passes that its model has made so far; 0 without one."""
         return 0 if self.drafter is None else self.drafter.passes
 
-    def start(self, prompt: Sequence[int]) -> None:
-        """Begin a text."""
+    def start(self, prompt: Sequence[int], *, afresh: bool = False) -> None:
+        """Begin a text; ``afresh``, as if its model knew nothing of the prompt, which it may from an earlier text."""
         self._begin(prompt)
         if not self.is_model:
             self._attempt(lambda drafter: None)
-        elif self.drafter is not None:
-            try:
-                self.unread -= self.drafter.known(prompt)
-            except Exception as error:
-                self._fail(error)
+        elif self.drafter is not None and not afresh:
+            with self.randomness:
+                try:
+                    self.unread -= self.drafter.known(prompt)
+                except Exception as error:
+                    self._fail(error)
 
     def follow(self, tokens: Sequence[int]) -> None:
         """Add what was committed; a cycle ends."""
@@ -195,11 +196,11 @@ class TextDrafters:
         self.model = next((slot for slot in slots if slot.is_model), None)
         self.context = self.cycles = 0
 
-    def start(self, prompt: Sequence[int]) -> None:
-        """Begin a text."""
+    def start(self, prompt: Sequence[int], *, afresh: bool = False) -> None:
+        """Begin a text; ``afresh``, so that what is drafted does not depend on earlier ones."""
         self.context, self.cycles = len(prompt), 0
         for slot in self.slots:
-            slot.start(prompt)
+            slot.start(prompt, afresh=afresh)
 
     def follow(self, tokens: Sequence[int]) -> None:
         """Add what was committed."""

@@ -108,7 +108,8 @@ class Models:
     def to_ask(self, prospect: Prospect, worth: float) -> Asked | None:
         """The models that are worth more than ``worth`` tokens of a text to ask; None if there are none.
 
-        They are those of all texts but those for which one would have to read more than it is worth.
+        They are those of all texts but those for which one would have to read more than it is worth. A model is tried
+        now and then all the same.
         """
         texts, costs, rate = prospect.texts, prospect.costs, prospect.rate
         asked = {
@@ -130,11 +131,12 @@ class Models:
         scale = record.cost.reading * self._share(record, 1, prospect.together)
         reading = {at: scale * model.unread for at, model in asked.items() if model.unread > _CATCHING_UP}
         worthy = {at: model for at, model in asked.items() if self._pays(prospect, at, gain, reading.get(at, 0.0))}
-        if promised <= worth or not worthy:
-            if not record.may_try(drafting[count] - costs[0] + sum(reading.values())):
-                return None
-            worthy = asked
-        return Asked(worthy, count, sum(passes for at, passes in reading.items() if at in worthy), expected)
+        tried = promised <= worth or not worthy
+        worthy = worthy or dict([min(asked.items(), key=lambda each: reading.get(each[0], 0.0))])
+        passes = sum([reading.get(at, 0.0) for at in worthy])
+        if tried and not record.may_try(drafting[count] - costs[0] + passes):
+            return None
+        return Asked(worthy, count, passes, expected)
 
     def _pays(self, prospect: Prospect, at: int, gain: float, reading: float) -> bool:
         """Whether a text is likely to gain what it costs to read what its model has missed."""

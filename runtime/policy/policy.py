@@ -47,6 +47,7 @@ class Choice(NamedTuple):
     look_up_cost: float = 1.0  # plain passes with these, or what they are hoped to take where the curve is tried
     asked: Asked = Asked({})  # the draft models that were asked
     worth: float = 0.0  # what the proposals promise with what asking has cost, in tokens of one text
+    others: float = 0.0  # plain passes that it takes besides, for rows that other texts have in it in any case
     rests: bool = False  # nobody was asked, since there is to be no draft
 
     @property
@@ -143,9 +144,8 @@ class Policy:
             limits.append(limit)
             offered.append(self.candidates(text.look_ups, limit))
         costs = self.costs(longest, context, texts=together, refed=refed)
-        if least:  # rows that the pass has in any case are not paid for here
-            own, costs = costs[0], level_rows(costs, least)
-            costs = [cost - costs[0] + own for cost in costs]
+        others = costs[least] - costs[0]  # for rows that the pass has in any case
+        costs = [cost - others for cost in level_rows(costs, least)]
         tried = costs
         if together == 1 and costs[-1] > FAR_OFF and self.curve is not ASSUMED:
             tried = self.trials.costs(costs, self.drift().hoped(costs, 1 + refed))
@@ -158,14 +158,14 @@ class Policy:
             return Choice(drafters, proposals, costs[length], found, tried[length])
         cost = cost_of(proposals, costs)
         if _model_of(drafters) is None:
-            return Choice(drafters, proposals, cost, found, cost)
+            return Choice(drafters, proposals, cost, found, cost, others=others)
         prospect = Prospect(list(map(Offer, drafters, limits, offered)), costs, rate, together, self._usual_cycles)
         if (asked := self._models.to_ask(prospect, worth)) is None:
-            return Choice(drafters, proposals, cost, found, cost)
+            return Choice(drafters, proposals, cost, found, cost, others=others)
         proposals, drafting, worth = self._models.ask(prospect, asked, draft)
         all_costs = drafting + cost_of(proposals, costs)
-        # What a pass without drafts takes more than a plain one is not the look-ups' doing here.
-        return Choice(drafters, proposals, all_costs, found, cost - (costs[0] - 1.0), asked, worth)
+        # What a pass without drafts takes more than a plain one is taken to be the model's doing.
+        return Choice(drafters, proposals, all_costs, found, cost - (costs[0] - 1.0), asked, worth, others)
 
     def costs(self, longest: int, context: int, *, texts: int = 1, refed: int = 0) -> list[float]:
         """Plain passes that a pass takes, by draft length, shape [longest + 1]."""
@@ -212,7 +212,8 @@ class Policy:
             record.learn(worth - choice.asked.expected)
         self.account.charge(without - choice.look_up_cost, without)
         self._tokens = DECAY * self._tokens + written
-        self._passes = DECAY * self._passes + (choice.cost if asked else choice.look_up_cost) + choice.asked.reading
+        cost = (choice.cost if asked else choice.look_up_cost) + choice.asked.reading + choice.others
+        self._passes = DECAY * self._passes + cost
 
     def observe(self, rows: int, seconds: float, context: int, *, drafted: bool, texts: int = 1) -> None:
         """Compare a pass with the curve; one over 0 ``rows`` of a text is a plain pass that began ahead."""

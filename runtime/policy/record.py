@@ -20,7 +20,7 @@ _GAINING = 0.25  # of the rest of a text, in which asking a model is taken to pa
 _KNOWN = 16.0  # cycles after which what it usually gained counts as much as that
 _FORGIVING = 0.999  # weight of what was learnt of a model, for a cycle in which it is not asked: it is tried again
 _TRYING = 0.0025  # of the time that asking a model may take where nothing is expected of it
-_MOST_SPARE = 4.0  # plain passes of that kept at most, which also have to pay for reading a prompt
+_MOST_SPARE = 4.0  # plain passes of it that are kept at most; reading a prompt is paid from them, too
 _SMOOTHING = 0.1  # weight of a proposal in the tokens that a pass of a draft model makes
 
 

@@ -6,6 +6,7 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers
 
+from spectool.artifacts.default_paths import place_of
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.running import run
 
@@ -28,6 +29,8 @@ def test_texts_of_the_same_name_make_two_dictionaries(tmp_path: Path, monkeypatc
         asked = ("build-dict", "--tokenizer", demo_path("target"), "--corpus", tmp_path / folder / "texts")
         assert run(*asked).exit_code == 0
     assert len(list((tmp_path / "cache").glob("texts.*.dict"))) == 2
+    monkeypatch.chdir(tmp_path / "law")
+    assert place_of("texts#body") == f"{tmp_path}/law/texts#body" and place_of("sample:pl") == "sample:pl"
 
 
 @pytest.mark.parametrize("source", [("--pack", "pl"), ("--corpus", "sample:pl")])

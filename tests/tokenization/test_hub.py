@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import snapshot_download
-from huggingface_hub.errors import IncompleteSnapshotError
+from huggingface_hub.errors import LocalEntryNotFoundError
 
 from spectool import RuntimeUnsupported, TokenizerError
 from spectool.artifacts.artifact import read_manifest
@@ -79,7 +79,7 @@ def test_a_model_is_in_the_cache_without_files_that_nobody_fetches(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache / "hub"))
     assert cached_snapshot("acme/demo", "*.safetensors") == cache / "hub/models--acme--demo/snapshots" / REVISION
     assert cached_snapshot("acme/demo", "*.gguf") is None
-    with pytest.raises(IncompleteSnapshotError):  # what it would be without asking for no files
+    with pytest.raises(LocalEntryNotFoundError):  # what it would be without asking for no files
         snapshot_download("acme/demo", local_files_only=True)
 
 

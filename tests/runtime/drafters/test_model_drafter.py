@@ -42,6 +42,15 @@ def test_proposes_greedily_what_plain_decoding_gives(model: Any) -> None:
     assert list(drafter.propose(6).tokens) == plain(model, PROMPT, 6)
 
 
+def test_what_its_cache_holds_of_a_prompt_is_known(model: Any) -> None:
+    drafter = ModelDrafter(model)
+    drafter.start(PROMPT)
+    drafter.propose(1)
+    assert drafter.known([*PROMPT, 1, 2]) == len(PROMPT) and drafter.known([PROMPT[0], 1]) == 1
+    drafter.cache.forget()
+    assert drafter.known(PROMPT) == 0
+
+
 def test_one_pass_for_each_draft_token_and_the_prompt_once(model: Any, counted: Counted) -> None:
     text = plain(model, PROMPT, 20)
     drafter = ModelDrafter(counted)

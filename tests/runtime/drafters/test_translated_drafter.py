@@ -1,6 +1,7 @@
 """A source and a translator as a drafter: order of calls, cuts, and inside the emulator."""
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 
 import pytest
 
@@ -109,6 +110,14 @@ def test_a_text_that_could_not_be_translated_is_begun_again() -> None:
     del translator.commit
     drafter.start([1, 2, 3])
     assert translator.calls[-2:] == [("start",), ("commit", [1, 2, 3])]
+
+
+def test_what_the_cache_holds_of_a_prompt_is_known_in_proportion() -> None:
+    source, translator = Guesses([]), Scripted()
+    source.cache = SimpleNamespace(tokens=[5, 6])  # type: ignore[assignment]
+    drafter = TranslatedDrafter(source, translator)
+    drafter.start([5, 6, 7, 8])
+    assert drafter.known([5, 6, 7, 8, 9]) == 2 and drafter.known([5, 1]) == 1 and drafter.known([1]) == 0
 
 
 class Knows(DraftSource):

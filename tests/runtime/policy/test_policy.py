@@ -204,6 +204,19 @@ def test_what_a_model_has_read_before_is_not_paid_for_again() -> None:
     rate = policy.rate
     cycle(policy, text, [4, 4])
     assert model.made and policy.rate > rate
+    text.start([9] * 1000, afresh=True)
+    assert text.model is not None and text.model.unread == 1000, "as with a seed, which repeats a text"
+
+
+def test_a_model_is_tried_where_there_is_least_to_read() -> None:
+    models = Model([4]), Model([4])
+    policy, texts = Policy(FLAT), [text_of(models[0]), text_of(models[1], prompt=[9] * 1000)]
+    policy.record("model").begin_model(DraftCost(0.05, 0.1))
+    for _ in range(200):
+        policy.record("model").learn(-1.0)
+    for _ in range(400):
+        several(policy, texts, [[1], [1]])
+    assert models[0].made and not models[1].made
 
 
 def test_a_model_with_much_to_read_is_tried_all_the_same_after_some_texts() -> None:
@@ -223,8 +236,8 @@ def test_rows_of_others_are_not_charged_to_a_text_that_shares_their_pass() -> No
     """One that is forced to 12 tokens, and one without drafts, whose pass takes 4.5 plain ones."""
     policy, text = Policy(curve(*(1.0 + 0.14 * rows for rows in range(40)))), text_of(Fixed([]))
     left = policy.account.left
-    policy.learn(policy.choose([(text, 8)], together=2, least=12), [[1]])
-    assert policy.account.left >= left
+    policy.learn(policy.choose([(text, 8)], together=2, least=12), [[1, 2, 3, 4]])
+    assert policy.account.left >= left and policy.rate < 1.01, "but the pass takes its time"
 
 
 def test_what_a_model_is_asked_after_is_not_charged_to_look_ups() -> None:
