@@ -182,7 +182,7 @@ class Service:
 
     async def _no_route(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        path = request.url.path[:200]
+        path = request.scope["path"][:200]
         problem = f"{request.method} {path}: {error.detail}. The addresses are {self._addresses}"
         refusal = RequestRefused(error.status_code, problem)
         return JSONResponse(error_document(path, refusal), refusal.status, headers=error.headers)
