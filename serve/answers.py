@@ -60,13 +60,18 @@ class Answer:
     def __post_init__(self) -> None:
         self.prediction = copy(self.prompt.prediction)  # follows the text that this answer is expected to repeat
 
+    def limit(self, model: LoadedModel, options: ServerOptions) -> int:
+        """The most tokens that it may have; what the request leaves out is as ``options`` say."""
+        room = (model.context or 0) - len(self.prompt.tokens)
+        usual = options.max_tokens or (MOST_TOKENS if isinstance(self.request, ChatRequest) else _TEXT_TOKENS)
+        limit = usual if self.request.limit is None else self.request.limit
+        return min(limit, room if room > 0 else MOST_TOKENS)
+
     def begin(self, model: LoadedModel, options: ServerOptions) -> GenerationSettings:
         """Return how it is written, but for its drafts and cache; what the request leaves out is as ``options`` say."""
         self._model, request, prompt = model, self.request, self.prompt
         chat = request if isinstance(request, ChatRequest) else None
-        room = (model.context or 0) - len(prompt.tokens)
-        usual = options.max_tokens or (_TEXT_TOKENS if chat is None else MOST_TOKENS)
-        self.max_tokens = min(usual if request.limit is None else request.limit, room if room > 0 else MOST_TOKENS)
+        self.max_tokens = self.limit(model, options)
         # Where the last message is the assistant's, the answer continues it.
         is_own = prompt.empty if chat is None else chat.messages[-1].role != "assistant"
         self._text = AnswerText(
