@@ -255,6 +255,7 @@ class Engine:
             answer.held.follow(tokens[: answer.cached + kept])
             drafter = None if answer.drafter is self.model.drafter else answer.drafter
             self._caches.keep(answer.client, answer.held, drafter)
+        answer.held = answer.drafter = None  # the request may go on for long, with other answers
         answer.deliver(error)
 
     def _break(self, error: Exception) -> None:
