@@ -118,6 +118,8 @@ class Engine:
                 self._leader.let_sleep()
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._writing or self._stopping)
+                for answer in [each for each in self._waiting if each.cancelled]:  # they would pile up behind others
+                    self._forget(answer)
             if self._stopping:
                 break
             while self._waiting and self._take(self._waiting[0]):
@@ -125,10 +127,12 @@ class Engine:
             self._advance()
         self._end_where_nobody_waits()
 
+    def _forget(self, answer: Answer) -> None:
+        """Take an answer for which nobody waits any more out of the line."""
+        self._waiting.remove(answer)
+
     def _take(self, answer: Answer) -> bool:
-        """Begin an answer, unless nobody waits for it; return whether there was room for it."""
-        if answer.cancelled:
-            return True
+        """Begin an answer; return whether there was room for it."""
         try:
             if not self._fits(answer) or not self._loop.accepts(make_prompt_cache(self.model.model)):
                 return False

@@ -66,6 +66,9 @@ def test_too_many_at_once_are_told_to_come_back() -> None:
                 eventually(running, "running" if connection is busy else "waiting", 1)
             with pytest.raises(RateLimitError, match="waiting already"):
                 complete(running, PROMPTS[1])
+            waiting.close()
+            eventually(running, "disconnected", 1)
+            assert not running.engine._waiting, "answers that nobody waits for pile up"
         eventually(running, "disconnected", 2)
 
 
