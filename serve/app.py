@@ -3,11 +3,13 @@
 import asyncio
 import logging
 import re
+import sys
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -128,7 +130,7 @@ class Service:
                 loop.call_soon_threadsafe(events.put_nowait, event)
 
         try:
-            for prompt in await self._prepared(wanted):
+            for prompt in await self._prepared(wanted, self._options):
                 same = [Answer(wanted, prompt, client, deliver, len(answers) + i) for i in range(wanted.n)]
                 same[0].copies = same[1:]
                 answers += same
@@ -152,11 +154,12 @@ class Service:
 
     async def _count(self, request: Request) -> Response:
         """The tokens of a prompt, which Claude Code asks for to know when a conversation becomes too long."""
-        (prompt,) = await self._prepared(await self._read(MessageWriter, request))
+        options = replace(self._options, max_prompt_tokens=sys.maxsize)  # also of one that is too long to be answered
+        (prompt,) = await self._prepared(await self._read(MessageWriter, request), options)
         return JSONResponse({"input_tokens": len(prompt.tokens)})
 
-    def _prepared(self, wanted: GenerationRequest) -> Awaitable[list[Prompt]]:
-        return self._apart(partial(read_prompts, wanted, self.engine.model, self._options))
+    def _prepared(self, wanted: GenerationRequest, options: ServerOptions) -> Awaitable[list[Prompt]]:
+        return self._apart(partial(read_prompts, wanted, self.engine.model, options))
 
     def _known(self, wanted: str) -> str:
         if name := self._options.name_of(wanted):
