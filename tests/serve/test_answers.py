@@ -131,6 +131,17 @@ def test_probabilities_of_a_text_are_in_columns_and_end_with_it(server: Server) 
     assert len("".join(stopped.logprobs.tokens)) >= len(stopped.text)
 
 
+@pytest.mark.parametrize("before", ["<|channel|>analysis<|message|>Hm END.<|end|><|start|>assistant", ""])
+def test_stop_texts_of_gpt_oss_end_its_final_channel(
+    chatting: Server, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    tokenizer = chatting.engine.model.tokenizer._tokenizer
+    monkeypatch.setattr(tokenizer, "chat_template", f"{tokenizer.chat_template}{{# <|channel|>analysis #}}")
+    choice = chat(chatting, f"{before}<|channel|>final<|message|>Tak. END Nie.", stop=["END"])
+    assert choice.message.content == "Tak. "
+    assert getattr(choice.message, "reasoning", "") == ("Hm END." if before else "")
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_offsets_are_where_tokens_begin_in_the_text(server: Server, stream: bool) -> None:
     text, tokens = "a 中 bc 😀.", server.engine.model.tokens
