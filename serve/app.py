@@ -45,7 +45,7 @@ from spectool.serve.prompts import read_prompts
 from spectool.serve.protocols.common import as_json, event_bytes
 from spectool.serve.protocols.completions import ChatWriter, CompletionWriter
 from spectool.serve.protocols.messages import MessageWriter
-from spectool.serve.protocols.responses import Responses, ResponseWriter
+from spectool.serve.protocols.responses import ResponseWriter
 from spectool.serve.requests import GenerationRequest
 
 _QUIET_SECONDS = 15  # after which a stream without news gets an event, so that nobody takes it for dead
@@ -54,7 +54,7 @@ _LONGEST_HEADER = 4096  # characters; clients and proxies refuse answers with mu
 _STREAM_HEADERS = {"cache-control": "no-cache", "content-type": "text/event-stream; charset=utf-8"}
 _Result = TypeVar("_Result")
 _Writer = CompletionWriter | ResponseWriter | MessageWriter
-_Protocol = type[CompletionWriter] | type[MessageWriter] | Responses  # reads requests, and makes a writer for one
+_Protocol = type[_Writer]  # reads requests, and makes a writer for one
 _Endpoint = Callable[[Request], Awaitable[Any]]
 _Events = asyncio.Queue[Delta | Exception | None]
 _Writing = tuple[list[Answer], AsyncIterator[Delta | None]]
@@ -70,7 +70,7 @@ class Service:
         posts: dict[str, _Endpoint] = {
             "/v1/chat/completions": partial(self._answer, ChatWriter),
             "/v1/completions": partial(self._answer, CompletionWriter),
-            Responses.path: partial(self._answer, Responses()),
+            ResponseWriter.path: partial(self._answer, ResponseWriter),
             MessageWriter.path: partial(self._answer, MessageWriter),
             f"{MessageWriter.path}/count_tokens": self._count,
         }
