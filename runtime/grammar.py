@@ -23,6 +23,7 @@ from llguidance.gbnf_to_lark import is_lark_syntax
 from numpy.typing import NDArray
 
 from spectool import RuntimeUnsupported
+from spectool.runtime.chat_template import has_channels
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.running_text import RunningText
@@ -68,9 +69,14 @@ class Grammar:
         self._tokenizer = tokenizer
         self.vocabulary, rules = _vocabulary_of(tokenizer), rules_of(kind, value)
         self.kind = "grammar" if kind == "rules" else kind  # in errors
-        begin, end = (getattr(tokenizer, f"think_{edge}", None) for edge in ("start", "end"))
+        begin, end = (getattr(tokenizer, f"think_{edge}", None) or "" for edge in ("start", "end"))
+        free = ""
         if reasoning is not None and begin and end:
             free = "reasoning /\\n{0,2}/" if reasoning else f"({literal(tokenizer, begin)} reasoning /\\n{{0,2}}/)?"
+        elif reasoning is not None and has_channels(tokenizer):
+            analysis, final = (literal(tokenizer, f"<|channel|>{name}<|message|>") for name in ("analysis", "final"))
+            free, end = f"(({analysis} reasoning {literal(tokenizer, '<|start|>assistant')})? {final})?", "<|end|>"
+        if free:
             start = f"start: {free} @answer\n{free_up_to(tokenizer, end, 'reasoning')}"
             rules = [{"lark_grammar": start}, {**rules[0], "name": "answer"}, *rules[1:]]
         try:

@@ -60,13 +60,18 @@ class Answer:
     def __post_init__(self) -> None:
         self.prediction = copy(self.prompt.prediction)  # follows the text that this answer is expected to repeat
 
+    def limit(self, model: LoadedModel, options: ServerOptions) -> int:
+        """The most tokens that it may have; what the request leaves out is as ``options`` say."""
+        room = (model.context or 0) - len(self.prompt.tokens)
+        usual = options.max_tokens or (MOST_TOKENS if isinstance(self.request, ChatRequest) else _TEXT_TOKENS)
+        limit = usual if self.request.limit is None else self.request.limit
+        return min(limit, room if room > 0 else MOST_TOKENS)
+
     def begin(self, model: LoadedModel, options: ServerOptions) -> GenerationSettings:
         """Return how it is written, but for its drafts and cache; what the request leaves out is as ``options`` say."""
         self._model, request, prompt = model, self.request, self.prompt
         chat = request if isinstance(request, ChatRequest) else None
-        room = (model.context or 0) - len(prompt.tokens)
-        usual = options.max_tokens or (_TEXT_TOKENS if chat is None else MOST_TOKENS)
-        self.max_tokens = min(usual if request.limit is None else request.limit, room if room > 0 else MOST_TOKENS)
+        self.max_tokens = self.limit(model, options)
         # Where the last message is the assistant's, the answer continues it.
         is_own = prompt.empty if chat is None else chat.messages[-1].role != "assistant"
         self._text = AnswerText(
@@ -85,7 +90,7 @@ class Answer:
             thinks=prompt.thinks,
             bare=not request.constrained,
         )
-        self._waiting: list[tuple[int, TokenLogprobs]] = []  # where their text begins, until it is let through
+        self._waiting: list[TokenLogprobs] = []  # until their text is let through
         self._called = False
         self._one_call = chat is not None and not chat.parallel_tool_calls
         sampling = Sampling(**options.settings(SAMPLER, request.asked), xtc_special_tokens=model.kept_by_xtc)
@@ -111,7 +116,7 @@ class Answer:
         begins, certain = self._text.written, self._text.add(token)
         shown = self.request.shown_logprobs
         if shown is not None and token not in self._model.ends:
-            self._waiting.append((begins, self._place(token, logprobs, shown)))
+            self._waiting.append(self._place(token, logprobs, shown, begins))
         return self._delta(certain, self._text.end)
 
     def abort(self) -> Delta:
@@ -129,12 +134,12 @@ class Answer:
             end = "tool_calls"
             gained.calls = gained.calls[:1] if self._one_call else gained.calls
         certain_to = math.inf if last and not stopped_by else self._text.certain
-        gained.places = [place for begins, place in self._waiting if begins < certain_to]
+        gained.places = [place for place in self._waiting if place.begins < certain_to]
         del self._waiting[: len(gained.places)]
         gained.index, gained.end, gained.stopped_by = self.index, end, stopped_by or None
         return gained
 
-    def _place(self, token: int, logprobs: mx.array, count: int) -> TokenLogprobs:
+    def _place(self, token: int, logprobs: mx.array, count: int, begins: int) -> TokenLogprobs:
         best: list[int] = []
         if count:
             best = mx.argpartition(-logprobs, min(count, logprobs.size - 1))[:count].tolist()  # type: ignore[assignment]
@@ -143,4 +148,4 @@ class Answer:
             TokenLogprob(self._model.tokens.shown_bytes_of(each), value if math.isfinite(value) else _IMPOSSIBLE)
             for each, value in zip([token, *best], values, strict=True)
         ]
-        return TokenLogprobs(choices[0], tuple(sorted(choices[1:], key=lambda choice: -choice.logprob)))
+        return TokenLogprobs(choices[0], tuple(sorted(choices[1:], key=lambda choice: -choice.logprob)), begins)

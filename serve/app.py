@@ -3,11 +3,13 @@
 import asyncio
 import logging
 import re
+import sys
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -43,7 +45,7 @@ from spectool.serve.prompts import read_prompts
 from spectool.serve.protocols.common import as_json, event_bytes
 from spectool.serve.protocols.completions import ChatWriter, CompletionWriter
 from spectool.serve.protocols.messages import MessageWriter
-from spectool.serve.protocols.responses import Responses, ResponseWriter
+from spectool.serve.protocols.responses import ResponseWriter
 from spectool.serve.requests import GenerationRequest
 
 _QUIET_SECONDS = 15  # after which a stream without news gets an event, so that nobody takes it for dead
@@ -52,7 +54,7 @@ _LONGEST_HEADER = 4096  # characters; clients and proxies refuse answers with mu
 _STREAM_HEADERS = {"cache-control": "no-cache", "content-type": "text/event-stream; charset=utf-8"}
 _Result = TypeVar("_Result")
 _Writer = CompletionWriter | ResponseWriter | MessageWriter
-_Protocol = type[CompletionWriter] | type[MessageWriter] | Responses  # reads requests, and makes a writer for one
+_Protocol = type[_Writer]  # reads requests, and makes a writer for one
 _Endpoint = Callable[[Request], Awaitable[Any]]
 _Events = asyncio.Queue[Delta | Exception | None]
 _Writing = tuple[list[Answer], AsyncIterator[Delta | None]]
@@ -68,7 +70,7 @@ class Service:
         posts: dict[str, _Endpoint] = {
             "/v1/chat/completions": partial(self._answer, ChatWriter),
             "/v1/completions": partial(self._answer, CompletionWriter),
-            Responses.path: partial(self._answer, Responses()),
+            ResponseWriter.path: partial(self._answer, ResponseWriter),
             MessageWriter.path: partial(self._answer, MessageWriter),
             f"{MessageWriter.path}/count_tokens": self._count,
         }
@@ -128,7 +130,7 @@ class Service:
                 loop.call_soon_threadsafe(events.put_nowait, event)
 
         try:
-            for prompt in await self._prepared(wanted):
+            for prompt in await self._prepared(wanted, self._options):
                 same = [Answer(wanted, prompt, client, deliver, len(answers) + i) for i in range(wanted.n)]
                 same[0].copies = same[1:]
                 answers += same
@@ -152,11 +154,12 @@ class Service:
 
     async def _count(self, request: Request) -> Response:
         """The tokens of a prompt, which Claude Code asks for to know when a conversation becomes too long."""
-        (prompt,) = await self._prepared(await self._read(MessageWriter, request))
+        options = replace(self._options, max_prompt_tokens=sys.maxsize)  # also of one that is too long to be answered
+        (prompt,) = await self._prepared(await self._read(MessageWriter, request), options)
         return JSONResponse({"input_tokens": len(prompt.tokens)})
 
-    def _prepared(self, wanted: GenerationRequest) -> Awaitable[list[Prompt]]:
-        return self._apart(partial(read_prompts, wanted, self.engine.model, self._options))
+    def _prepared(self, wanted: GenerationRequest, options: ServerOptions) -> Awaitable[list[Prompt]]:
+        return self._apart(partial(read_prompts, wanted, self.engine.model, options))
 
     def _known(self, wanted: str) -> str:
         if name := self._options.name_of(wanted):
@@ -182,7 +185,7 @@ class Service:
 
     async def _no_route(self, request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        path = request.url.path[:200]
+        path = request.scope["path"][:200]
         problem = f"{request.method} {path}: {error.detail}. The addresses are {self._addresses}"
         refusal = RequestRefused(error.status_code, problem)
         return JSONResponse(error_document(path, refusal), refusal.status, headers=error.headers)

@@ -24,6 +24,7 @@ class TokenLogprobs(NamedTuple):
 
     chosen: TokenLogprob
     best: tuple[TokenLogprob, ...]  # the most probable ones, the best first
+    begins: int  # characters of the answer before it
 
 
 @dataclass(slots=True)

@@ -24,10 +24,11 @@ from spectool.runtime.policy.costs import new_policy
 from spectool.runtime.policy.policy import Policy
 from spectool.serve.answers import Answer
 from spectool.serve.errors import RequestRefused
-from spectool.serve.models import LoadedModel, MakeDrafter, free_memory, rows_that_fit
+from spectool.serve.models import LoadedModel, MakeDrafter, free_memory
 from spectool.serve.options import ServerOptions
 from spectool.serve.prompt_caches import PromptCaches
 
+_MOST_ROWS = 16  # texts that are written at the same time by default
 _TIDY_SECONDS = 0.2
 _READING_PASSES = 2.0  # of other texts, as long as which a piece of a prompt may take
 STOPPING = "the server is stopping"
@@ -90,6 +91,7 @@ class Engine:
             self.model = LoadedModel(self._options, self._make_drafter)
             self._leader = leader_of(self.model.model)
             most_bytes, quarter = self._options.prompt_cache_bytes, free_memory(self.model.model) // 4
+            self._room = 2 * quarter  # for the caches of texts that are written
             self._caches = PromptCaches(self._options.prompt_cache_size, quarter if most_bytes is None else most_bytes)
             self._new_loop()
         except BaseException as error:
@@ -116,6 +118,8 @@ class Engine:
                 self._leader.let_sleep()
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._writing or self._stopping)
+                for answer in [each for each in self._waiting if each.cancelled]:  # they would pile up behind others
+                    self._forget(answer)
             if self._stopping:
                 break
             while self._waiting and self._take(self._waiting[0]):
@@ -123,20 +127,32 @@ class Engine:
             self._advance()
         self._end_where_nobody_waits()
 
+    def _forget(self, answer: Answer) -> None:
+        """Take an answer for which nobody waits any more out of the line."""
+        self._waiting.remove(answer)
+
     def _take(self, answer: Answer) -> bool:
-        """Begin an answer, unless nobody waits for it; return whether there was room for it."""
-        if answer.cancelled:
-            return True
+        """Begin an answer; return whether there was room for it."""
         try:
-            if not self._loop.accepts(make_prompt_cache(self.model.model)):
+            if not self._fits(answer) or not self._loop.accepts(make_prompt_cache(self.model.model)):
                 return False
             self._begin(answer)
         except Exception as error:
             answer.deliver(error)
         return True
 
+    def _fits(self, answer: Answer) -> bool:
+        """Whether there is memory to write an answer with the others; in shared caches, all take what the longest does.
+
+        One alone is always written, and ``batch`` is taken at its word.
+        """
+        model, options, together = self.model, self._options, [*self._writing.values(), answer]
+        longest = max(len(each.prompt.tokens) + each.limit(model, options) for each in together)
+        room = len(together) * model.cache_bytes(longest) <= self._room
+        return room or len(together) == 1 or options.batch is not None
+
     def _new_loop(self) -> None:
-        rows = self._options.batch or rows_that_fit(self.model.model, self.model.context, self.model.drafter)
+        rows = self._options.batch or _MOST_ROWS
         if self.model.drafter is not None and self.model.drafter.fork() is None:
             rows = 1  # it follows one text only
         self._loop = Loop(
@@ -243,6 +259,7 @@ class Engine:
             answer.held.follow(tokens[: answer.cached + kept])
             drafter = None if answer.drafter is self.model.drafter else answer.drafter
             self._caches.keep(answer.client, answer.held, drafter)
+        answer.held = answer.drafter = None  # the request may go on for long, with other answers
         answer.deliver(error)
 
     def _break(self, error: Exception) -> None:

@@ -37,7 +37,7 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, status = time.monotonic(), 0
+        path, began, status = scope["path"], time.monotonic(), 0  # not that of the URL, which Host has a part in
 
         async def sending(message: Message) -> None:
             nonlocal status
@@ -53,11 +53,11 @@ class Gate:
         except Exception as error:
             refusal = refusal_of(error)
             if not status:  # otherwise the connection ends in the middle of the answer
-                await JSONResponse(error_document(request.url.path, refusal), refusal.status)(scope, receive, sending)
+                await JSONResponse(error_document(path, refusal), refusal.status)(scope, receive, sending)
         finally:
-            path = request.url.path[:_LONGEST_PATH]
             client = scope["client"][0] if scope.get("client") else "somebody"
-            logging.info("%s: %s %r: %s in %.2f s", client, scope["method"], path, status, time.monotonic() - began)
+            seconds = time.monotonic() - began
+            logging.info("%s: %s %r: %s in %.2f s", client, scope["method"], path[:_LONGEST_PATH], status, seconds)
 
     def _check(self, request: Request) -> None:
         """Let a request through, and note whose it is."""
@@ -76,7 +76,7 @@ class Gate:
             problem = f"Origin: {origin!r} is not allowed. Start the server with --allowed-origin to allow it"
             raise RequestRefused(403, problem)
         request.scope["spectool.client"] = client = self._client(headers.get("authorization"), headers.get("x-api-key"))
-        if client is None and request.url.path not in _OPEN_PATHS and request.method != "OPTIONS":
+        if client is None and request.scope["path"] not in _OPEN_PATHS and request.method != "OPTIONS":
             problem = "expected one of the server's keys as Authorization: Bearer or x-api-key, got none of them"
             raise RequestRefused(401, problem)
 

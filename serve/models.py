@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -9,13 +10,14 @@ from typing import Any
 
 import mlx.core as mx
 
-from spectool.runtime.caches.leaves import flatten, is_unused
+from spectool.runtime.caches.leaves import flatten
 from spectool.runtime.caches.rewinding import trims_freely
+from spectool.runtime.caches.shared import STEP
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet, members_of
 from spectool.runtime.loading import load_model
 from spectool.runtime.machine import weight_bytes
-from spectool.runtime.mlx_lm_compat import KVCache, make_prompt_cache
+from spectool.runtime.mlx_lm_compat import make_prompt_cache
 from spectool.runtime.policy.costs import new_policy
 from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.samplers import Sampling, kept_by_xtc, make_logits_processors
@@ -28,7 +30,6 @@ from spectool.tokenization.opening import open_tokenizer
 MakeDrafter = Callable[[Any], Drafter | DrafterSet | None]
 # Names of the context length in the configurations of mlx-lm's models.
 _CONTEXT_LENGTHS = ("max_position_embeddings", "n_positions", "n_ctx", "model_max_length", "block_size")
-_MOST_ROWS = 16  # texts that are written at the same time by default
 _UNSTATED = 1 << 40  # tokens; transformers writes 10**30 where a tokenizer says nothing
 
 
@@ -70,6 +71,26 @@ class LoadedModel:
         """Characters of the longest token: a text of more than this times n has more than n tokens."""
         return max(map(len, self.tokenizer.get_vocab()), default=1)
 
+    def cache_bytes(self, tokens: int) -> int:
+        """Bytes of the caches of a text of so many tokens, which a drafter's models have for each text as well."""
+        slots = -(-tokens // STEP) * STEP
+        return sum(size * min(slots, most) for size, most in self._leaf_sizes)
+
+    @cached_property
+    def _leaf_sizes(self) -> list[tuple[int, int]]:
+        """Of each part of a text's caches, the bytes that a token takes and the tokens that it holds at most."""
+        sizes = list[tuple[int, int]]()
+        drafts = [each.cache.model for each in members_of(self.drafter) if each.cache is not None]
+        for model in (self.model, *drafts):
+            cache = make_prompt_cache(model)
+            model(mx.zeros((1, 1), dtype=mx.int32), cache=cache)  # built and never computed
+            for leaf in flatten(cache):
+                if getattr(leaf, "keys", None) is None:  # the states of a recurrent layer, or nothing
+                    sizes.append((leaf.nbytes, 1))
+                else:
+                    sizes.append((leaf.nbytes // leaf.keys.shape[2], getattr(leaf, "max_size", sys.maxsize)))
+        return sizes
+
 
 def advised_sampling(name: str) -> str:
     """Options of ``serve`` for the sampling in a model's generation_config.json; empty where it has none."""
@@ -92,25 +113,6 @@ def free_memory(model: Any) -> int:
     stated = next((info[key] for key in ("max_recommended_working_set_size", "total_memory") if info.get(key)), None)
     memory = stated or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(0, int(memory - weight_bytes(model)))
-
-
-def rows_that_fit(model: Any, context: int | None, drafter: Drafter | DrafterSet | None = None) -> int:
-    """Number of texts, 1 to 16, whose caches fit into half of the memory that the weights leave.
-
-    A text is taken to be as long as the ``context`` of the model, but for 8,192 tokens at most. A ``drafter``
-    with a model has a cache of it for each text as well.
-    """
-    drafts = [each.cache.model for each in members_of(drafter) if each.cache is not None]
-    text = max(1, sum(map(_token_bytes, [model, *drafts])) * min(context or 8192, 8192))
-    return max(1, min(_MOST_ROWS, int(free_memory(model) / 2 / text)))
-
-
-def _token_bytes(model: Any) -> int:
-    """Bytes that a token takes in a model's cache."""
-    cache = make_prompt_cache(model)
-    model(mx.zeros((1, 1), dtype=mx.int32), cache=cache)  # built and never computed
-    leaves = [leaf for leaf in flatten(cache) if type(leaf) is KVCache and not is_unused(leaf)]
-    return sum(each.nbytes // each.shape[2] for leaf in leaves for each in (leaf.keys, leaf.values))
 
 
 def context_length(model: Any, tokenizer: Any) -> int | None:

@@ -59,8 +59,8 @@ def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions)
             raise wrong_field("tool_choice", problem)
         request.tools = []
         request.without_effect.add("tools")
-    _check_length("messages", model, options, characters=sum(len(message.content) for message in request.messages))
     messages, variables, text = conversation_of(request, tokenizer, options.template_variables)
+    _check_length("messages", model, options, characters=len(text))
     prediction = None
     if request.prediction is not None and request.prediction.content:
         _check_length("prediction", model, options, characters=len(request.prediction.content))

@@ -59,7 +59,7 @@ class Splitter(MarkedText):
         if self._bare:
             while self._reader.begins(BARE, self._held) is not False and not self._last:
                 yield
-            if calls := self._reader.bare(self._held):
+            if (calls := self._reader.bare(self._held, self._cut)) is not None:
                 self._held = ""
                 self._gained.calls += calls
                 return

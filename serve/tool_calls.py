@@ -40,10 +40,23 @@ class CallReader:
             return True
         return None if any(each.startswith(begun) for each in begins) else False
 
-    def bare(self, text: str) -> list[Call]:
-        """The calls in an answer that is nothing else."""
+    def bare(self, text: str, cut: bool) -> list[Call] | None:
+        """The calls in an answer that is nothing else, without the one in which it was ``cut``; None if it is text."""
         calls, rest = self._parsed(BARE, _FENCE.sub("", text))
-        return [] if rest.strip() else self._identified(calls)
+        if rest.strip() and not (cut and self._may_go_on(rest, bool(calls))):
+            return None
+        return self._identified(calls) if calls or rest.strip() else None
+
+    def _may_go_on(self, rest: str, after_calls: bool) -> bool:
+        """Whether the end of an answer is the beginning of a bare call; after others, little shows it."""
+        begun = self.begins(BARE, rest)
+        if not begun:
+            return begun is None and after_calls
+        try:
+            JSON.raw_decode(rest.lstrip())
+        except (ValueError, RecursionError):
+            return True
+        return False  # it is whole, and nothing that can be called
 
     def read(self, form: Form, text: str, tried: int) -> tuple[list[Call], str, int]:
         """The calls after a start once no later text can change them, and what follows them.

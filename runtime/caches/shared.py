@@ -15,6 +15,7 @@ a row with a wrong token gets its old state again. All layers of this row then s
 the next pass feeds its right tokens again.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -118,8 +119,9 @@ class BatchCache(Spread):
     @mirrored
     def join(self, cache: Sequence[Any], length: int) -> None:
         """Add a row that holds what ``cache`` of one text holds, ``length`` tokens."""
+        longest = max(*self.lengths, length, 0)
         for leaf, single in zip(self._leaves, flatten(cache), strict=True):
-            leaf.join(len(self.lengths), single)
+            leaf.join(len(self.lengths), single, longest)
         self.lengths.append(length)
         self._marked.append(length)
 
@@ -262,12 +264,12 @@ class _AttentionRows:
             self._both[place][layout.rows, :, layout.places] = each.transpose(0, 2, 1, 3)
         return tuple(each[:rows, :, : layout.extent] for each in self._both)
 
-    def join(self, row: int, single: Any) -> None:
-        """Copy what the cache of one text holds into a row."""
+    def join(self, row: int, single: Any, longest: int) -> None:
+        """Copy what the cache of one text holds into a row; the ``longest`` row has so many tokens then."""
         if single.keys is None or not single.offset:
             return
         both, positions = windows.held_in_order(single)
-        self._make_room(both, row + 1, single.offset)
+        self._make_room(both, row + 1, longest)
         places = self._layout.slots_of(positions)
         for place, each in enumerate(both):
             self._both[place][row, :, places] = each[0]
@@ -297,21 +299,16 @@ class _AttentionRows:
         return self._both
 
     def _make_room(self, like: Sequence[mx.array], rows: int, slots: int) -> None:
-        """Grow to at least this many rows and slots."""
+        """Have room for this many rows and slots, which the texts need now; where there is not, for no more."""
+        slots = min(-(-slots // STEP) * STEP, self._layout.slots or sys.maxsize)
         have = self._both[0].shape if self._both else (0, 0, 0, 0)
         if have[0] >= rows and have[2] >= slots:
             return
-        if rows > have[0]:
-            rows = max(rows, 2 * have[0])
-        slots = max(have[2], -(-slots // STEP) * STEP)
-        if self._layout.slots:
-            slots = min(slots, self._layout.slots)
-        old = self._both or [each[:0, :, :0] for each in like]
-        grown = [mx.zeros((max(rows, have[0]), each.shape[1], slots, each.shape[3]), each.dtype) for each in like]
-        for each, before in zip(grown, old, strict=True):
-            if before.size:
-                each[: before.shape[0], :, : before.shape[2]] = before
-        self._both = grown
+        made = [mx.zeros((rows, each.shape[1], slots, each.shape[3]), each.dtype) for each in like]
+        for each, before in zip(made, self._both, strict=bool(self._both)):
+            kept = before[:rows, :, :slots]
+            each[: kept.shape[0], :, : kept.shape[2]] = kept
+        self._both = made
 
 
 class _RecurrentRows(ArraysCache):  # type: ignore[misc]  # mlx-lm has no types
@@ -324,7 +321,7 @@ class _RecurrentRows(ArraysCache):  # type: ignore[misc]  # mlx-lm has no types
         super().__init__(size)
         self._marked: list[mx.array | None] = list(self.cache)
 
-    def join(self, row: int, single: Any) -> None:
+    def join(self, row: int, single: Any, longest: int) -> None:
         """Add the states of one text."""
         self.cache = [_joined(all_, one, row) for all_, one in zip(self.cache, single.cache, strict=True)]
         self._marked = [_joined(all_, one, row) for all_, one in zip(self._marked, single.cache, strict=True)]

@@ -7,6 +7,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from spectool import TokenizerError
+from spectool.runtime.chat_template import has_channels
 from spectool.runtime.decoding.stop_strings import StopStrings
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
@@ -52,8 +53,10 @@ class AnswerText:
         self._tokenizer, self._detokenizer = tokenizer, tokenizer.detokenizer
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._left_out = " " if own_text and self._tokens and self._tokens.leading_space else ""
-        markers = (tokenizer.think_start or "", tokenizer.think_end or "") if reasoning else ("", "")
-        self._stops = StopStrings(stop_strings, reasoning=markers, thinks=thinks)
+        markers = (tokenizer.think_start or "", tokenizer.think_end or "")
+        if has_channels(tokenizer):
+            markers = ("<|channel|>", "<|channel|>final<|message|>")
+        self._stops = StopStrings(stop_strings, reasoning=markers if reasoning else ("", ""), thinks=thinks)
 
     def add(self, token: int) -> str:
         """The text that is certain now that ``token`` is there; all of it if it ends the answer."""

@@ -49,7 +49,8 @@ class GenerationSettings:
         quantized_kv_start: The cache is quantised once it holds this many tokens.
         statistics: Passes are added to it cycle by cycle, tokens as they are yielded.
         prompt_marks: Numbers of prompt tokens, in order, after which a pass ends and ``on_prompt`` is called.
-        on_prompt: Called with the number of prompt tokens that the cache holds, at last with all but one.
+        on_prompt: Called with the number of prompt tokens that the cache holds, at last with all but one, and after
+            every pass where any number can be taken out again. Then they stay there if the text is closed.
         on_cycle: Called for each cycle before its first token is yielded.
     """
 

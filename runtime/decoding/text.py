@@ -13,6 +13,7 @@ import mlx.core as mx
 
 from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.caches.own import OwnCache, use_masks
+from spectool.runtime.caches.rewinding import trims_freely
 from spectool.runtime.decoding.settings import GenerationSettings
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import NOTHING, Cycle, Proposal, accepted_length, members_of
@@ -61,6 +62,7 @@ class Text:
         unread: Tokens of the prompt to be read.
         piece: How many of them are read next.
         prompt_read: Whether the cache holds the prompt but for its last token.
+        noted: Tokens of it that stay in the cache if the text is closed before.
         origin: Tokens in the cache before those of this text.
         last: The last committed token, which the next pass feeds.
         refeed: Committed tokens that the next pass feeds again, before the last one.
@@ -115,7 +117,8 @@ class Text:
         self.may_run_ahead = processes_of(model) == 1  # others have to be told what they are to compute
         self._exact_until = exact_until(model)
         self.unread, self.piece, self.prompt_read = len(prompt) - 1, settings.prefill_step_size, False
-        self.origin, self.refeed, self.inputs = 0, list[int](), list[int]()
+        self.noted = self.origin = 0
+        self.refeed, self.inputs = list[int](), list[int]()
         self.proposal: Proposal = NOTHING
         self.gained: Sequence[int] = ()
         self.last, self.committed, self.yielded = prompt[-1], 0, 0
@@ -134,7 +137,7 @@ class Text:
     @property
     def cached_if_closed(self) -> int:
         """Tokens that the cache holds, after those cached before, once the text ends here: all but the last one."""
-        return len(self.prompt) - 1 + self.yielded if self.prompt_read else 0
+        return len(self.prompt) - 1 + self.yielded if self.prompt_read else self.noted
 
     @property
     def cached_after_commit(self) -> int:
@@ -152,8 +155,10 @@ class Text:
         if end > fed:
             self.own.read(self.prompt[fed:end])
         self.unread = whole - end
-        if end == ends[0] and settings.on_prompt is not None:
+        trims = trims_freely(self.cache)
+        if settings.on_prompt is not None and (trims or end == ends[0]):
             settings.on_prompt(end)
+            self.noted = end if trims else 0
         if end == whole:
             use_masks(self.cache, exact=True)
             self.prompt_read = True

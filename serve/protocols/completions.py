@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate
 from typing import Any, ClassVar
 
 from spectool.serve.answers import Answer
@@ -35,10 +34,9 @@ class CompletionWriter(Writer):
     def add(self, piece: Delta) -> Iterator[Event]:
         """A chunk, unless the piece has nothing to tell."""
         answer = self.answers.setdefault(piece.index, Delta(piece.index))
-        offset = len(answer.text)
         answer.extend(piece)
         if piece.text or piece.places or piece.end:
-            logprobs = self._logprobs(piece.places, offset) if piece.places else None
+            logprobs = self._logprobs(piece.places) if piece.places else None
             yield self._chunk(piece.index, {"text": piece.text}, logprobs, piece.end)
 
     def waiting(self) -> Iterator[Event]:
@@ -66,14 +64,13 @@ class CompletionWriter(Writer):
     def _content(self, answer: Delta) -> dict[str, Any]:
         return {"text": answer.text}
 
-    def _logprobs(self, places: Sequence[TokenLogprobs], offset: int = 0) -> dict[str, Any]:
-        """Places in columns, the first token ``offset`` characters into the answer."""
-        texts = [_text(place.chosen) for place in places]
+    def _logprobs(self, places: Sequence[TokenLogprobs]) -> dict[str, Any]:
+        """Places in columns."""
         return {
-            "tokens": texts,
+            "tokens": [_text(place.chosen) for place in places],
             "token_logprobs": [place.chosen.logprob for place in places],
             "top_logprobs": [{_text(choice): choice.logprob for choice in reversed(place.best)} for place in places],
-            "text_offset": list(accumulate(map(len, texts[:-1]), initial=offset)) if texts else [],
+            "text_offset": [place.begins for place in places],
         }
 
 
@@ -111,7 +108,7 @@ class ChatWriter(CompletionWriter):
             message |= {"content": answer.text or None, "tool_calls": [called(*call) for call in answer.calls]}
         return {"message": message}
 
-    def _logprobs(self, places: Sequence[TokenLogprobs], offset: int = 0) -> dict[str, Any]:
+    def _logprobs(self, places: Sequence[TokenLogprobs]) -> dict[str, Any]:
         def shown(choice: TokenLogprob) -> dict[str, Any]:
             return {"token": _text(choice), "logprob": choice.logprob, "bytes": list(choice.token)}
 

@@ -25,27 +25,11 @@ from spectool.serve.requests import ChatRequest
 
 _OTHERS_SIDE = ("web_search_call", "file_search_call")  # what came of it stands in messages
 _PARTS = {"text": "output_text", "reasoning": "reasoning_text"}  # of an item's content, by the kind of its block
+_KEPT = KeptItems()  # of all clients, by ids that nobody can guess
 
 
-class Responses:
-    """The protocol of one server, which remembers the items that it has given out."""
-
-    path = RESPONSES
-
-    def __init__(self) -> None:
-        self._kept = KeptItems()
-
-    def read(self, body: dict[str, Any]) -> ChatRequest:
-        """A body as a request to a chat."""
-        return chat_of(body, self._kept)
-
-    def __call__(self, request: ChatRequest) -> "ResponseWriter":
-        """What writes the answer to a request."""
-        return ResponseWriter(request, self._kept)
-
-
-def chat_of(body: dict[str, Any], kept: KeptItems | None = None) -> ChatRequest:
-    """A body of this protocol as a request to a chat, which may name items that are ``kept``."""
+def chat_of(body: dict[str, Any]) -> ChatRequest:
+    """A body of this protocol as a request to a chat, which may name items that were given out."""
     body = {name: value for name, value in body.items() if value is not None}
     chat: dict[str, Any] = {}
     for name in {"previous_response_id", "conversation", "prompt"} & body.keys():
@@ -61,7 +45,7 @@ def chat_of(body: dict[str, Any], kept: KeptItems | None = None) -> ChatRequest:
     if not isinstance(items, list) or not items or not all(isinstance(item, dict) for item in items):
         raise wrong_field("input", f"expected a text or a list of items, got {quoted(given)}")
     first = [{"role": "system", "content": joined(instructions, "instructions")}] if instructions else []
-    chat["messages"] = first + _messages([_whole(item, kept) if _is_reference(item) else item for item in items])
+    chat["messages"] = first + _messages([_whole(item) if _is_reference(item) else item for item in items])
     tools = sent.get("tools", [])
     if isinstance(tools, list):
         tools = [each for tool in tools for each in _flattened(tool)]
@@ -73,9 +57,9 @@ def _is_reference(item: dict[str, Any]) -> bool:
     return item.get("type") == "item_reference" or item.keys() == {"id"}
 
 
-def _whole(item: dict[str, Any], kept: KeptItems | None) -> dict[str, Any]:
+def _whole(item: dict[str, Any]) -> dict[str, Any]:
     """The stored item that an `item_reference` names."""
-    if kept is None or (found := kept.get(item.get("id"))) is None:
+    if (found := _KEPT.get(item.get("id"))) is None:
         problem = "expected items of the latest responses of this server, or whole ones (store: false)"
         raise wrong_field("input", f"{problem}, got a reference to {quoted(item.get('id'))}")
     return found
@@ -146,12 +130,12 @@ class ResponseWriter(BlockWriter):
     """Writes a ``response``; its events are numbered."""
 
     path, prefix = RESPONSES, "resp_"
+    read = staticmethod(chat_of)
     # Codex shortens a conversation only if a stream says so.
     codes_in_stream = ("context_length_exceeded",)
 
-    def __init__(self, request: ChatRequest, kept: KeptItems | None = None) -> None:
+    def __init__(self, request: ChatRequest) -> None:
         super().__init__(request)
-        self._kept = kept
         self._base = {"id": self.id, "object": "response", "created_at": self.created, "model": request.model}
         self._number = 0
         self._in_namespace = {tool.function.name: tool.in_namespace for tool in request.tools if tool.in_namespace}
@@ -182,8 +166,7 @@ class ResponseWriter(BlockWriter):
         why = "max_output_tokens" if self.end == "length" else self.end
         reason = {"incomplete_details": {"reason": why}} if status == "incomplete" else {}
         output = [self._item(block) for block in self.blocks]
-        if self._kept is not None:
-            self._kept.keep(output)
+        _KEPT.keep(output)
         figures = {"usage": usage, "metrics": metrics(answers)}
         return {**self._response(status), **reason, "output": output, **figures}
 

@@ -339,3 +339,19 @@ def test_an_answer_may_be_preceded_by_reasoning() -> None:
             constraint = committed_to(grammar, text, rows=16)
             assert np.flatnonzero(bits(constraint.masks())[0]).tolist() == [6]
         assert committed_to(grammar, texts[1][:-1], rows=16).forced(4) == [2]
+
+
+def test_an_answer_of_gpt_oss_is_in_its_final_channel() -> None:
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=letters().backend_tokenizer, eos_token="<end>")
+    tokenizer.chat_template = "<|channel|>analysis"
+    words, markers = ["analysis", "final", "assistant"], ["<|channel|>", "<|message|>", "<|end|>", "<|start|>"]
+    tokenizer.add_tokens(words)
+    tokenizer.add_tokens(markers, special_tokens=True)
+    analysis, final, assistant, channel, message, end, start = tokenizer.convert_tokens_to_ids(words + markers)
+    grammar = Grammar(TokenizerWrapper(tokenizer), "regex", "ac", reasoning=False)
+    header = [channel, final, message]
+    thought = [channel, analysis, message, 1, 4, 2, end, start, assistant]
+    for before in ([], header, [*thought, *header]):  # an answer that is continued has its header already
+        constraint = committed_to(grammar, [*before, 0, 2], rows=16)
+        assert np.flatnonzero(bits(constraint.masks())[0]).tolist() == [6]
+    assert np.flatnonzero(bits(committed_to(grammar, thought, rows=16).masks())[0]).tolist() == [channel]

@@ -41,9 +41,9 @@ class CountingEngine(Engine):
         self.counts = Counter[str]()
         super().__init__(*arguments)
 
-    def _take(self, answer: Answer) -> bool:
-        self.counts["disconnected"] += answer.cancelled
-        return super()._take(answer)
+    def _forget(self, answer: Answer) -> None:
+        super()._forget(answer)
+        self.counts["disconnected"] += 1
 
     def _end(self, target: Text, error: Exception | None = None, *, broken: bool = False) -> None:
         if answer := self._writing.get(target):

@@ -131,6 +131,29 @@ def test_probabilities_of_a_text_are_in_columns_and_end_with_it(server: Server) 
     assert len("".join(stopped.logprobs.tokens)) >= len(stopped.text)
 
 
+@pytest.mark.parametrize("before", ["<|channel|>analysis<|message|>Hm END.<|end|><|start|>assistant", ""])
+def test_stop_texts_of_gpt_oss_end_its_final_channel(
+    chatting: Server, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    tokenizer = chatting.engine.model.tokenizer._tokenizer
+    monkeypatch.setattr(tokenizer, "chat_template", f"{tokenizer.chat_template}{{# <|channel|>analysis #}}")
+    choice = chat(chatting, f"{before}<|channel|>final<|message|>Tak. END Nie.", stop=["END"])
+    assert choice.message.content == "Tak. "
+    assert getattr(choice.message, "reasoning", "") == ("Hm END." if before else "")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_offsets_are_where_tokens_begin_in_the_text(server: Server, stream: bool) -> None:
+    text, tokens = "a 中 bc 😀.", server.engine.model.tokens
+    with writing_down(server, text):
+        answer = complete(server, PROMPTS[0], logprobs=0, stop=" bc d", stream=stream)  # holds back text
+        choices = [each.choices[0] for each in (answer if stream else [answer])]
+    found = [offset for choice in choices if choice.logprobs for offset in choice.logprobs.text_offset]
+    ids = server.engine.model.tokenizer.encode(text, add_special_tokens=False)
+    before = [b"".join(map(tokens.shown_bytes_of, ids[:place])) for place in range(len(ids))]
+    assert found == [len(each.decode(errors="ignore")) for each in before]
+
+
 @pytest.mark.usefixtures("thinking")
 def test_reasoning_is_told_apart(chatting: Server) -> None:
     call = '<tool_call>\n{"name": "weather", "arguments": {}}\n</tool_call>'

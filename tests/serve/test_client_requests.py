@@ -359,6 +359,24 @@ def test_a_stream_of_responses_says_that_the_conversation_is_too_long(
         client(server).chat.completions.create(model="demo", messages=[USER], stream=True)  # type: ignore[list-item]
 
 
+def test_what_cannot_fit_is_refused_before_it_is_tokenized_and_counted_all_the_same(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server.engine.model.tokenizer._tokenizer, "chat_template", SHOWN)
+    long = "a " * 100_000
+    tool = {"name": "weather", "description": long}
+    counted = anthropic(server).messages.count_tokens
+    assert counted(model="demo", messages=[USER], tools=[{**tool, "input_schema": {}}]).input_tokens > 100_000  # type: ignore[list-item,typeddict-item]
+    monkeypatch.setattr(prompts, "encode", None)
+    call = said(tool_calls=[called(json.dumps({"city": long}))])
+    for body in (
+        {"messages": [USER], "tools": [{"type": "function", "function": tool}]},
+        {"messages": [USER, call, {"role": "tool", "tool_call_id": "c", "content": "b"}]},
+    ):
+        status, _, data = exchange(server, post(CHAT, body))
+        assert (status, b"prompt is too long" in data) == (400, True), data
+
+
 def test_an_error_in_the_middle_of_a_stream_is_the_client_s_exception(server: Server) -> None:
     add = Answer.add
 

@@ -66,6 +66,9 @@ def test_too_many_at_once_are_told_to_come_back() -> None:
                 eventually(running, "running" if connection is busy else "waiting", 1)
             with pytest.raises(RateLimitError, match="waiting already"):
                 complete(running, PROMPTS[1])
+            waiting.close()
+            eventually(running, "disconnected", 1)
+            assert not running.engine._waiting, "answers that nobody waits for pile up"
         eventually(running, "disconnected", 2)
 
 
@@ -96,8 +99,11 @@ def test_a_client_that_goes_away_during_the_prompt_ends_it_there() -> None:
         with connect(running) as connection:
             connection.sendall(post("/v1/completions", {"prompt": LONG * 20, "max_tokens": 5}))
             eventually(running, "running", 1)
+            time.sleep(0.3)  # some tokens
         eventually(running, "disconnected", 1)
         assert counted(running)["generated_tokens"] == TOKENS
+        assert complete(running, LONG).choices[0].text == alone(LONG)
+        assert counted(running)["cached_prompt_tokens"] > 10, "what was read was thrown away"
         answer = complete(running, PROMPTS[0])
         assert answer.choices[0].text == alone(PROMPTS[0])
 

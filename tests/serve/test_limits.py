@@ -1,21 +1,26 @@
 """What a request may ask of the model: tokens that it has, settings that mean something, answers that fit."""
 
 import json
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from copy import copy
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import mlx.core as mx
 import pytest
 from mlx.utils import tree_flatten
 
+from spectool.runtime.caches.shared import BatchCache
+from spectool.runtime.decoding.loop import Loop
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_model
 from spectool.runtime.mlx_lm_compat import make_prompt_cache
 from spectool.serve.answers import Answer, Prompt
 from spectool.serve.errors import checked
-from spectool.serve.models import context_length, rows_that_fit
+from spectool.serve.models import context_length
 from spectool.serve.options import ServerOptions
 from spectool.serve.protocols import responses
 from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRequest
@@ -23,8 +28,8 @@ from spectool.serve.server import Server
 from spectool.tests.commands.chatting import TEMPLATE
 from spectool.tests.runtime.models import tiny_model
 from spectool.tests.runtime.wider import copied
-from spectool.tests.serve.questions import PROMPTS, complete, counted
-from spectool.tests.serve.servers import exchange, post, serving, without_drafter
+from spectool.tests.serve.questions import PROMPTS, complete, counted, eventually
+from spectool.tests.serve.servers import connect, exchange, post, serving, without_drafter
 from spectool.tests.serve.test_refusals import refusal
 
 pytestmark = pytest.mark.nightly
@@ -161,6 +166,18 @@ def test_quantised_caches_are_kept_and_continued() -> None:
         assert counted(running)["cached_prompt_tokens"] > 0
 
 
+@pytest.mark.parametrize("kind", ["llama", "gemma3_text", "qwen3_5", "nemotron-nas"])
+def test_a_text_takes_what_its_caches_do(kind: str, server: Server) -> None:
+    model = copy(server.engine.model)
+    model.model = tiny_model(kind)
+    vars(model).pop("_leaf_sizes", None)
+    for tokens in (1, 48, 600):
+        caches = BatchCache(make_prompt_cache(model.model), 0, [0])
+        caches.begin([tokens])
+        model.model(mx.zeros((1, tokens), dtype=mx.int32), cache=caches.entries)
+        assert model.cache_bytes(tokens) == sum(array.nbytes for array in caches.arrays())
+
+
 def test_texts_and_kept_caches_get_shares_of_the_memory_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     model, _ = load_model(str(demo_path("target")))
     parameters: Any = tree_flatten(model.parameters())
@@ -169,11 +186,22 @@ def test_texts_and_kept_caches_get_shares_of_the_memory_of_the_device(monkeypatc
     model(mx.zeros((1, 256), dtype=mx.int32), cache=cache)
     text = sum(leaf.nbytes for leaf in cache)
     for key in ("max_recommended_working_set_size", "total_memory"):  # Metal, CUDA
-        for texts in (1, 3, 100):
-            known = {key: weights + (2 * texts + 1) * text}
+        # A text of twice the length takes as much as two, and so does every other one in caches that they share.
+        for batch, lengths, written in ((None, [200] * 4, 3), (None, [400, 200], 1), (2, [400, 200], 2)):
+            known = {key: weights + 2 * 3 * text + 4}
             monkeypatch.setattr(mx, "device_info", known.copy)
-            assert rows_that_fit(model, 256) == min(texts, 16)
-    assert rows_that_fit(tiny_model("nemotron-nas"), 256) == 16
+            with (
+                serving(without_drafter, batch=batch) as running,
+                patch.object(Loop, "step", return_value=[]),
+                ExitStack() as clients,
+            ):
+                running.engine.model.context = 1024
+                for length in lengths:
+                    asked = post(TEXT, {"prompt": PROMPTS[0], "max_tokens": length})
+                    clients.enter_context(connect(running)).sendall(asked)
+                    time.sleep(0.1)
+                eventually(running, "running", written)
+                eventually(running, "waiting", len(lengths) - written)
     monkeypatch.setattr(mx, "device_info", lambda: {"total_memory": weights + 4 * 2 * text})  # two texts in a quarter
     for given, kept in ((None, 2), (10**9, 3)):
         with serving(without_drafter, prompt_cache_bytes=given) as running:

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.datastructures import URL
+from starlette.requests import Request
 
 from spectool.serve.errors import RequestRefused, checked
 from spectool.serve.requests import ChatRequest, CompletionRequest
@@ -295,6 +297,14 @@ def test_keys_are_asked_for() -> None:
         for wrong in ("Bearer none", "Basic dHdv"):  # what clients of two keys send in the other header
             assert exchange(running, post(TEXT, GOOD, Authorization=wrong, **right))[0] == 200
         assert exchange(running, post(TEXT, GOOD, x_api_key="sésame"))[0] == 200
+
+
+def test_a_host_does_not_change_the_path_for_which_a_key_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Starlette before 1.0.1 made the address of Host and path as they came.
+    as_they_come = property(lambda self: URL(f"http://{self.headers['host']}{self.scope['path']}"))
+    monkeypatch.setattr(Request, "url", as_they_come)
+    with serving(without_drafter, api_keys=("one",)) as running:
+        assert refusal(running, post(TEXT, GOOD, Host="localhost/?"))[0] == 401
 
 
 def test_a_head_request_gets_the_headers_alone(server: Server) -> None:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from openai import APIStatusError, NotFoundError
@@ -14,6 +15,8 @@ from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.loading import load_drafter
+from spectool.serve.answers import Answer
+from spectool.serve.engine import Engine
 from spectool.serve.prompt_caches import PromptCaches
 from spectool.serve.server import Server
 from spectool.tests.runtime.fake_drafters import Fixed
@@ -166,6 +169,16 @@ class Recording(Fixed):
 
     def start(self, prompt: Sequence[int]) -> None:
         self.prompts.append(list(prompt))
+
+
+def test_answers_that_have_ended_hold_no_caches(server: Server) -> None:
+    answers = list[Answer]()
+    with patch.object(
+        server.engine, "submit", lambda given: (answers.extend(given), Engine.submit(server.engine, given))
+    ):
+        complete(server, [PROMPTS[0], PROMPTS[1]], 4, n=2)
+    for answer in (each for first in answers for each in (first, *first.copies)):
+        assert answer.tokens and answer.held is answer.drafter is None
 
 
 def test_the_next_turn_finds_its_prompt_cached_and_the_drafter_sees_all_of_it() -> None:

@@ -112,6 +112,27 @@ def test_an_answer_that_is_only_calls_without_markers_is_calls(size: int, text: 
     )
 
 
+@pytest.mark.parametrize("size", [1, 4, 1000])
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        (_ONE, 1),
+        *((f"{before}{_ONE}\n{_ONE[:end]}", 1) for before in ("", "```json\n") for end in (0, 1, 4, 12, 20, -1)),
+        (f"```json\n{_ONE}\n``", 1),
+        (_ONE[:-1], 0),
+        (f"```\n{_ONE[:-4]}", 0),
+        *(
+            (text, None)
+            for text in ("{", "```", f"{_ONE} is the call.", '{"name": "now", "arguments": 3} ', '{"age": 3')
+        ),
+        (f'{_ONE}\n{{"name": "other", "arguments": {{}}}}', None),
+    ],
+)
+def test_of_calls_without_markers_the_one_that_is_cut_is_left_out(size: int, text: str, calls: int | None) -> None:
+    expected = (text, []) if calls is None else ("", NOW * calls)
+    assert said("json_tools", text, size=size, cut=True) == expected
+
+
 def test_json_that_is_too_deep_to_be_read_is_text() -> None:
     text = '{"name": "now", "arguments": {"city": "{}", "days": ' + "[" * 100_000
     assert said("json_tools", text, size=60_000) == (text, [])

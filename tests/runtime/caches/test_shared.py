@@ -97,3 +97,14 @@ def test_a_row_that_leaves_gives_the_cache_that_it_would_have_alone(kind: str) -
             one, other = (each.update_and_fetch(*fed([[later]]))[0] for each in (out, alone))
             assert sorted(one.flatten().tolist()) == sorted(other.flatten().tolist())
         assert cache.lengths == [length, length]
+
+
+def test_rows_take_the_memory_of_those_that_are_there() -> None:
+    cache = BatchCache([KVCache()], WIDTH)
+    for rows in range(1, 6):
+        cache.join([single("all", [1] * 300 if rows == 1 else [2])], 300 if rows == 1 else 1)
+        assert cache.arrays()[0].shape[::2] == (rows, 512)
+    cache.leave(0, [KVCache()], 300)
+    for _ in range(2):
+        cache.join([single("all", [2])], 1)
+    assert cache.arrays()[0].shape[::2] == (6, 256), "the longest has left"

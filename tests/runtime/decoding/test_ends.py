@@ -52,6 +52,19 @@ def test_an_interrupt_passes_and_leaves_the_cache_whole(model: Any, text: list[i
     assert_holds(model, cache, (PROMPT + yielded)[:-1])
 
 
+@pytest.mark.parametrize("kind", ["llama", "qwen3_5"])
+def test_a_prompt_that_breaks_off_stays_as_far_as_its_owner_knows(kind: str) -> None:
+    model, prompt, noted = tiny_model(kind), PROMPT * 4, [0]
+    cache = make_prompt_cache(model)
+    asked: Any = {"prompt_cache": cache, "max_tokens": 5, "on_prompt": noted.append}
+    with pytest.raises(MemoryError):
+        list(generate_step(prompt, Broken(model, fail_at=4), prefill_step_size=4, **asked))
+    assert noted[-1] == (12 if kind == "llama" else 0)
+    if noted[-1]:
+        assert_holds(model, cache, prompt[: noted[-1]])
+    assert [token for token, _, _ in generate_step(prompt[noted[-1] :], model, **asked)] == plain(model, prompt, 5)
+
+
 @pytest.mark.parametrize("step", [2, *nightly(1)])
 @pytest.mark.parametrize("wrong", [0.0, 0.4, None])
 def test_closed_anywhere_the_cache_holds_all_but_the_last_token(
