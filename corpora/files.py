@@ -56,8 +56,8 @@ class InputFile:
 
     @property
     def text_bytes(self) -> int:
-        """Bytes of the text in it, about."""
-        return self.size * (_COMPRESSION if self.compression or self.suffix == ".parquet" else 1)
+        """Bytes of the text in it, about; 0 for a table, most of which may be other columns."""
+        return 0 if self.suffix in TABLES else self.size * (_COMPRESSION if self.compression else 1)
 
     def described(self) -> dict[str, Any]:
         """What a manifest says of it: name, size on disk, and SHA-256 of the bytes on disk."""
