@@ -66,7 +66,7 @@ class ByteAlignedTranslator:
 
     One generation is ``start()`` and then, cycle after cycle, ``commit(target ids)``, ``draft_context()``,
     ``constraint()`` and ``translate(draft ids)``. A text is what stands between two special tokens; these are mapped by
-    role and left out where the other side has no such token.
+    name or role, and left out where the other side has no such token.
     """
 
     def __init__(self, alignment: Alignment, draft: Tokenizer, target: Tokenizer) -> None:

@@ -69,7 +69,7 @@ def test_commits_in_steps_equal_one_commit(pair: str, world: Callable[[str], Wor
 def test_names_and_roles_are_mapped_and_the_rest_is_left_out(world: Callable[[str], World]) -> None:
     here = world("qwen2.5:bielik-11b-v2.5")
     translator = here.translator()
-    end, other_end = here.target.roles.eos[0], here.draft.roles.eos[0]
+    end, other_end = (each.vocabulary["<|im_end|>"] for each in (here.target, here.draft))
     begin, instruct = here.target.vocabulary["<|im_start|>"], here.target.vocabulary["<|function_list|>"]
     assert "<|function_list|>" not in here.draft.vocabulary
     chat = [instruct, begin, *here.target.encode("user\nco"), end, here.target.size + 3]
