@@ -221,7 +221,7 @@ class Tokenizer:
         return self.bytes_of_names(self.decoded_names(), self.specials)
 
     def with_token_bytes(self, token_bytes: Sequence[bytes]) -> "Tokenizer":
-        """The same tokenizer with `token_bytes` that are already known, such as mapped ones."""
+        """The same tokenizer with `token_bytes` that are already known, such as those of an alignment."""
         same = copy(self)
         same.__dict__["token_bytes"] = token_bytes
         return same
