@@ -169,6 +169,11 @@ class Tokenizer:
         return self.writes_space and self._removes_space
 
     @cached_property
+    def space_after_specials(self) -> bool:
+        """Whether it also does so before text after a special token, and not only at the very beginning."""
+        return self.leading_space and all(s.get("prepend_scheme") != "first" for s in self.steps("pre_tokenizer"))
+
+    @cached_property
     def writes_space(self) -> bool:
         """Whether encoding puts a space before every text."""
         first, normalizer, splits = "a", self.backend.normalizer, self.backend.pre_tokenizer
