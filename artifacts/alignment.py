@@ -56,7 +56,7 @@ class Side:
 
 
 class Alignment(Artifact):
-    """An open alignment, memory-mapped and read-only.
+    """An open alignment, read into memory.
 
     Attributes:
         draft: The draft's side.
@@ -89,7 +89,7 @@ class Alignment(Artifact):
         """Check that the alignment was built for these two tokenizers, in this direction.
 
         Returns:
-            The two, their token bytes mapped from the alignment.
+            The two, with the token bytes of the alignment.
 
         Raises:
             FingerprintMismatch: It was not.

@@ -88,19 +88,19 @@ class Artifact:
             raise ArtifactError(f"{self.path}: {array}{': ' if array else ''}{problem}. {self.again}")
 
     def _array(self, name: str, kind: str, size: int | None = None) -> NDArray[Any]:
-        """An array of a NumPy type, mapped; ``size`` is its length, None for any."""
+        """An array of a NumPy type; ``size`` is its length, None for any. Copied: a mapped file may get shorter."""
         self._expect(name in self.file.arrays, "missing", name)
         values = self.file.arrays[name]
         expected = f"{kind} {'any' if size is None else size}"
         fits = values.dtype == np.dtype(kind) and size in (None, len(values))
         self._expect(fits, f"{values.dtype} {len(values)}, expected {expected}", name)
-        return values
+        return values.copy()
 
     def _unpacked(self, name: str, most: int) -> NDArray[np.uint8]:
         """An array, decompressed; refused if it has more than ``most`` bytes."""
         unpacker, most = type(self).unpacker(), min(most, _EXPANSION * len(self.file.data))
         try:
-            content = unpacker.decompress(self._array(name, "uint8").tobytes(), most + 1)
+            content = unpacker.decompress(self._array(name, "uint8"), most + 1)
         except (lzma.LZMAError, zlib.error, EOFError) as error:
             raise ArtifactError(f"{self.path}: {name}: {error}. {self.again}") from error
         self._expect(len(content) <= most and not unpacker.unused_data, "more than there can be", name)

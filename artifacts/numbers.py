@@ -27,11 +27,11 @@ def from_digits(digits: NDArray[np.uint8], count: int) -> NDArray[np.int64]:
     lengths = np.diff(ends, prepend=-1)
     if (lengths > MOST_DIGITS).any():
         raise ValueError("a number is too large")
-    if not count:
-        return np.zeros(0, np.int64)
     starts = ends - lengths + 1
-    exponents = 7 * (np.arange(len(digits)) - np.repeat(starts, lengths))
-    numbers: NDArray[np.int64] = np.add.reduceat((digits & 0x7F).astype(np.int64) << exponents, starts)
+    numbers = (digits[starts] & 0x7F).astype(np.int64)
+    for place in range(1, MOST_DIGITS):
+        longer = np.flatnonzero(lengths > place)
+        numbers[longer] |= (digits[starts[longer] + place] & 0x7F).astype(np.int64) << 7 * place
     return numbers
 
 

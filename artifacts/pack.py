@@ -109,11 +109,14 @@ class Pack(Artifact):
         return sum(len(order.count) for order in self.orders)
 
     def _read_pieces(self, number: int) -> Sequence[str]:
+        raw = self._unpacked("pieces", _MOST_BYTES * number)
+        held = len(raw) - np.count_nonzero(raw)
+        ends = held == number and raw[-1] == 0
+        self._expect(ends, f"{held:,} zero bytes, expected {number:,}, with one at the end", "pieces")
         try:
-            pieces = self._unpacked("pieces", _MOST_BYTES * number).tobytes().decode().split("\0")
+            pieces = raw[:-1].tobytes().decode().split("\0")
         except UnicodeDecodeError as error:
             raise ArtifactError(f"{self.path}: pieces: {error}. {self.again}") from error
-        self._expect(pieces.pop() == "" and len(pieces) == number, f"{len(pieces):,}, expected {number:,}", "pieces")
         fit = all(0 < len(piece) <= LONGEST_PIECE for piece in pieces)
         self._expect(fit and len(set(pieces)) == number, "a piece repeats, is empty or too long", "pieces")
         return pieces

@@ -4,6 +4,7 @@ import bz2
 import gzip
 import hashlib
 import lzma
+import os
 import shlex
 import zlib
 from collections import Counter
@@ -55,8 +56,8 @@ class InputFile:
 
     @property
     def text_bytes(self) -> int:
-        """Bytes of the text in it, about."""
-        return self.size * (_COMPRESSION if self.compression or self.suffix == ".parquet" else 1)
+        """Bytes of the text in it, about; 0 for a table, most of which may be other columns."""
+        return 0 if self.suffix in TABLES else self.size * (_COMPRESSION if self.compression else 1)
 
     def described(self) -> dict[str, Any]:
         """What a manifest says of it: name, size on disk, and SHA-256 of the bytes on disk."""
@@ -69,7 +70,7 @@ def input_files(path: Path) -> tuple[list[InputFile], Counter[str]]:
     """The file at a path, or all files below a folder that have a known suffix and are not hidden, sorted by name.
 
     The counter has the numbers of other files in the folder that are not hidden, by suffix, or by name for those that
-    are about the folder or have no suffix.
+    are about the folder or have no suffix; and the folders in it that are links or may not be read, by name.
     """
     if path.is_fifo() or path.is_char_device():
         raise CorpusError(
@@ -80,9 +81,14 @@ def input_files(path: Path) -> tuple[list[InputFile], Counter[str]]:
     found, others = list[InputFile](), Counter[str]()
     for inner in path.rglob("*"):
         name, (suffix, compression) = inner.relative_to(path), _suffixes(inner)
-        if not inner.is_file() or any(part[0] == "." for part in name.parts):
+        if any(part[0] == "." for part in name.parts):
             continue
-        if inner.name.lower() in _ABOUT:
+        if inner.is_dir():
+            if inner.is_symlink() or not os.access(inner, os.R_OK | os.X_OK):
+                others[f"{name.as_posix()}/"] += 1
+        elif not inner.is_file():
+            continue
+        elif inner.name.lower() in _ABOUT:
             others[inner.name] += 1
         elif suffix in SUFFIXES or (compression and not suffix):
             found.append(InputFile.at(inner, escaped_name(name.as_posix())))
@@ -91,7 +97,7 @@ def input_files(path: Path) -> tuple[list[InputFile], Counter[str]]:
     if not found:
         raise CorpusError(
             f"{path}: expected files that end in {', '.join(SUFFIXES)} (or these and {', '.join(filter(None, _OPEN))}),"
-            " got a folder without any. Name a file, or rename them"
+            " got a folder without any. Name a file or a linked folder, or rename them"
         )
     return sorted(found, key=lambda file: file.name), others
 

@@ -25,7 +25,7 @@ class Corpus:
         counts: Those of the latest iteration, also while it runs.
         files: The local files that are read; none of a data set that is read through `datasets`.
         total_bytes: Bytes on disk of all files, for progress bars; None if there are none.
-        text_bytes: Bytes of text in the files, about; 0 if there are none.
+        text_bytes: Bytes of text in the files, about; those of tables are not known, and left out.
         left_out: Files of a folder that are not read, with their numbers, by suffix, or by name where there is none.
     """
 

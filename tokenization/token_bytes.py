@@ -29,7 +29,7 @@ _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>\Z")
 
 
 class Lists(Sequence[Any]):
-    """A list for each id, all in one array, which may be a mapped file: bytes of uint8, and tuples of other numbers."""
+    """A list for each id, all in one array: bytes of uint8, and tuples of other numbers."""
 
     def __init__(self, values: NDArray[Any], offsets: NDArray[np.uint32]) -> None:
         """All values, and where those of each id begin, ``[ids + 1]``; nothing is copied."""

@@ -169,6 +169,11 @@ class Tokenizer:
         return self.writes_space and self._removes_space
 
     @cached_property
+    def space_after_specials(self) -> bool:
+        """Whether it also does so before text after a special token, and not only at the very beginning."""
+        return self.leading_space and all(s.get("prepend_scheme") != "first" for s in self.steps("pre_tokenizer"))
+
+    @cached_property
     def writes_space(self) -> bool:
         """Whether encoding puts a space before every text."""
         first, normalizer, splits = "a", self.backend.normalizer, self.backend.pre_tokenizer
@@ -221,7 +226,7 @@ class Tokenizer:
         return self.bytes_of_names(self.decoded_names(), self.specials)
 
     def with_token_bytes(self, token_bytes: Sequence[bytes]) -> "Tokenizer":
-        """The same tokenizer with `token_bytes` that are already known, such as mapped ones."""
+        """The same tokenizer with `token_bytes` that are already known, such as those of an alignment."""
         same = copy(self)
         same.__dict__["token_bytes"] = token_bytes
         return same

@@ -1,7 +1,7 @@
 """The vocabulary intersection of two tokenizers, on bytes.
 
 Token strings are never compared: ``Ġkot`` and ``▁kot`` are the same five bytes. Special
-tokens have no bytes and are paired by name or role.
+tokens have no bytes and are paired by name, or by role where they have no name in both.
 """
 
 import numpy as np
@@ -30,18 +30,19 @@ def intersect(source: Tokenizer, other: Tokenizer) -> NDArray[np.int32]:
 
 
 def _role_pairs(source: Tokenizer, other: Tokenizer) -> list[tuple[int, int]]:
-    """Pairs of special ids: those of the same name (``<|im_start|>``), BOS and padding by role, any end with the first.
+    """Pairs of special ids: BOS and padding by role, any end with the first; those of the same name (``<|im_end|>``).
 
-    Roles come last, so that they win over names. A token of ordinary text keeps to its bytes, although it has a role.
+    Names come last, so that they win over roles, and an end that has a name in both is the first only if all have. A
+    token of ordinary text keeps to its bytes, although it has a role.
     """
     mine, theirs = source.roles, other.roles
     names = {index: name for name, index in source.vocabulary.items() if index in source.specials - {source.unknown}}
-    pairs: list[tuple[int | None, int | None]] = [
-        (index, other.vocabulary[name])
-        for index, name in sorted(names.items())
+    named = {
+        index: other.vocabulary[name]
+        for index, name in names.items()
         if other.vocabulary.get(name) in other.specials - {other.unknown}
-    ]
-    pairs += [(mine.pad, theirs.pad), (mine.bos, theirs.bos)]
-    pairs += [(end, theirs.eos[0]) for end in mine.eos if theirs.eos]
+    }
+    ends = sorted((end for end in theirs.eos if not other.is_text(end)), key=lambda end: end in named.values())
+    pairs = [(mine.pad, theirs.pad), (mine.bos, theirs.bos), *((end, first) for end in mine.eos for first in ends[:1])]
     known = [(a, b) for a, b in pairs if a is not None and b is not None]
-    return [(a, b) for a, b in known if not (source.is_text(a) or other.is_text(b))]
+    return [(a, b) for a, b in known if not (source.is_text(a) or other.is_text(b))] + list(named.items())

@@ -5,6 +5,7 @@ from the one to the other: as often as that n-gram occurs, and where the pieces 
 not at all. Windows grow by a token, so each is a row of a shorter one and the token.
 """
 
+from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from spectool.tokenization.tokenizer import Tokenizer
 
 Numbers = NDArray[np.int64]
 _PLACE_BYTES = 64  # of memory for each place where a window ends
-_AT_ONCE = 1 << 16  # pieces that are encoded at once
+_AT_ONCE = 1 << 13  # pieces that are encoded at once
 
 
 def spell(pack: Pack, tokenizer: Tokenizer) -> tuple[NDArray[np.int32], Numbers, float]:
@@ -30,21 +31,27 @@ def spell(pack: Pack, tokenizer: Tokenizer) -> tuple[NDArray[np.int32], Numbers,
         occurrences whose first token begins in the piece before.
     """
     before = _most_frequent_before(pack)
-    ids, length, merged = list[int](), list[int](), list[bool]()
+    ids, length, merged = array("i"), list[int](), list[bool]()
     for start in range(0, len(before), _AT_ONCE):
         some = before[start : start + _AT_ONCE]
         texts = [first + piece for first, piece in zip(some, pack.pieces[start : start + _AT_ONCE], strict=True)]
         encodings = encode_batch(tokenizer.backend.encode_batch, texts, tokenizer.name)
         for border, encoding in zip(map(len, some), encodings, strict=True):
             own = [token for token, (begin, _) in zip(encoding.ids, encoding.offsets, strict=True) if begin >= border]
-            ids += own
+            ids.extend(own)
             length.append(len(own))
             merged.append(any(begin < border < end for begin, end in encoding.offsets))
+        _require_memory(pack, len(ids))
     symbol_of = np.arange(1, tokenizer.size + 1, dtype=np.int32)
     symbol_of[list(tokenizer.specials)] = BREAK
     count = pack.orders[0].count
     share = float(count[merged].sum() / max(1, count.sum()))
-    return symbol_of[np.array(ids, dtype=np.int64)], np.array(length, dtype=np.int64), share
+    return symbol_of[np.frombuffer(ids, np.int32)], np.array(length, dtype=np.int64), share
+
+
+def _require_memory(pack: Pack, places: int) -> None:
+    if places * _PLACE_BYTES > memory_for_counting():
+        raise SpectoolError(f"{pack.path}: has too many n-grams for this machine's memory. Use a smaller pack")
 
 
 def _most_frequent_before(pack: Pack) -> list[str]:
@@ -90,8 +97,7 @@ def compile_pack(pack: Pack, tokenizer: Tokenizer, longest: int) -> tuple[Counts
         going = np.arange(len(row))
         for step in range(longest):
             going = going[(left[going] > step) & (length[going] < longest)]
-            if (total + len(going)) * _PLACE_BYTES > memory_for_counting():
-                raise SpectoolError(f"{pack.path}: has too many n-grams for this machine's memory. Use a smaller pack")
+            _require_memory(pack, total + len(going))
             length[going] += 1
             symbol = symbols[token[going] + step]
             found.append(_Places(window[going], length[going].astype(np.int8), symbol, order.count[row[going]]))

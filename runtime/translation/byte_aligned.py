@@ -66,7 +66,7 @@ class ByteAlignedTranslator:
 
     One generation is ``start()`` and then, cycle after cycle, ``commit(target ids)``, ``draft_context()``,
     ``constraint()`` and ``translate(draft ids)``. A text is what stands between two special tokens; these are mapped by
-    role and left out where the other side has no such token.
+    name or role, and left out where the other side has no such token.
     """
 
     def __init__(self, alignment: Alignment, draft: Tokenizer, target: Tokenizer) -> None:
@@ -93,6 +93,7 @@ class ByteAlignedTranslator:
         """Begin a text; forget any earlier one."""
         self._text: list[int] = []  # committed target ids of the present text
         self._view = TranslatedText(self._draft_encoder, self._alignment.target.spellings, self._draft.leading_space)
+        self._leading_space = self._target.leading_space  # whether the target puts one before the present text
         self._absorption.start()
 
     def commit(self, tokens: Sequence[int]) -> None:
@@ -103,6 +104,9 @@ class ByteAlignedTranslator:
             if not is_text:
                 for token in run:
                     self._view.append_special(self._counterpart(self._alignment.target, token))
+                    if token != self._target.roles.bos:  # which may have been put before the text that was encoded
+                        self._view.leading_space = self._draft.space_after_specials
+                        self._leading_space = self._target.space_after_specials
                 self._text = []
             elif len(run) < _MANY:
                 for token in run:
@@ -117,7 +121,7 @@ class ByteAlignedTranslator:
     def _as_said(self, tokens: Sequence[int]) -> bytes:
         """The bytes of the next committed tokens, without the space that the target puts before a text."""
         data = b"".join(map(self._target.token_bytes.__getitem__, tokens))
-        return data.removeprefix(b" ") if self._target.leading_space and not self._text else data
+        return data.removeprefix(b" ") if self._leading_space and not self._text else data
 
     def draft_context(self) -> Sequence[int]:
         """The committed text, but for an unfinished character, in canonical draft ids.
@@ -208,14 +212,14 @@ class ByteAlignedTranslator:
 
     def _from_bytes(self, data: bytes) -> tuple[list[int], bool]:
         """The target ids of bytes after the committed ones, and whether they are those of all bytes."""
-        if not self._text and self._draft.leading_space:
+        if not self._text and self._view.leading_space:
             data = data.removeprefix(b" ")
         if not data:
             return [], True
         if isinstance(self._encoder, TailReencoder):
             return self._through_text(self._encoder, data)
         whole = whole_characters(data)
-        text = b" " + data[:whole] if self._target.leading_space and not self._text else data[:whole]
+        text = b" " + data[:whole] if self._leading_space and not self._text else data[:whole]
         start, tail = self._encoder.join_bytes(self._text, text, len(self._text))
         return list(tail[len(self._text) - start :]), whole == len(data)
 
@@ -224,7 +228,7 @@ class ByteAlignedTranslator:
         context, pending = self._text[-_CONTEXT:], self._view.pending
         # The oldest of these ids may begin inside a character.
         so_far = b"".join(map(self._target.token_bytes.__getitem__, context)).lstrip(_CONTINUATIONS)
-        if self._target.leading_space and len(context) == len(self._text):
+        if self._leading_space and len(context) == len(self._text):
             so_far = so_far.removeprefix(b" ")
         text = data[: max(0, _valid(pending + data) - len(pending))]
         ids, boundary = encoder.encode_after(context, so_far, text) if text else ([], True)
@@ -257,7 +261,7 @@ class ByteAlignedTranslator:
         with a space. It need not: a text that begins with an added token has none.
         """
         view = self._view
-        space = not view.begun and self._draft.leading_space and self._text and said.startswith(b" ")
+        space = not view.begun and view.leading_space and self._text and said.startswith(b" ")
         return (self._last() if healed else b"") + (b" " if space else b"") + view.pending
 
     def _respects_boundary(self, token: int, healed: bool) -> bool:

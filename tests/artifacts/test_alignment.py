@@ -34,6 +34,15 @@ def test_what_is_written_is_read(path: Path) -> None:
     open_artifact(alignment.path)
 
 
+def test_a_file_that_changes_later_changes_nothing(path: Path) -> None:
+    alignment = Alignment(path)
+    with path.open("r+b") as file:  # copied over, and not renamed; where it gets shorter, what is mapped would be gone
+        file.write(bytes(path.stat().st_size))
+    assert alignment.draft.counterpart.tolist() == FORTH and alignment.prefix_index.tolist() == PREFIXES.tolist()
+    for side, written in ((alignment.draft, DRAFT), (alignment.target, TARGET)):
+        assert list(side.spellings) == written.spellings and list(side.token_bytes) == written.token_bytes
+
+
 def side_of(tokenizer: Tokenizer) -> Side:
     """A side that shares nothing, spells nothing and is joined through text."""
     nothing: list[tuple[int, ...]] = [()] * tokenizer.size

@@ -1,6 +1,7 @@
 """The pack format: what is written is read, and what is damaged is named."""
 
 import lzma
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,6 +51,7 @@ def test_what_is_written_is_read(path: Path) -> None:
     [
         ("pieces", lambda raw: raw.replace(b"c", b"\xff"), "decode"),
         ("pieces", lambda raw: raw + b"d\0", "expected 3"),
+        ("pieces", lambda raw: raw + b"d", "expected 3"),
         ("pieces", lambda raw: raw.replace(b"c\0", b" a\0"), "repeats"),
         ("pieces", lambda raw: raw.replace(b"c", b"c" * 65), "too long"),
         ("counts", lambda raw: raw[:-1], "expected 8"),
@@ -71,3 +73,17 @@ def test_what_is_wrong_is_named(path: Path, array: str, change: Callable[[bytes]
     edit(path, changed)
     with pytest.raises(ArtifactError, match=rf"{array}.*{problem}"):
         Pack(path)
+
+
+def test_pieces_are_counted_before_each_is_an_object(path: Path) -> None:
+    def changed(parts: Parts) -> None:
+        parts.manifest["statistics"]["ngrams"] = [4_000]
+        parts.set("pieces", np.frombuffer(packed(b"ab\0" * 700_000), np.uint8))
+        parts.set("more", np.random.default_rng(0).integers(256, size=40_000), "uint8")  # which allow for as many bytes
+
+    edit(path, changed)
+    tracemalloc.start()
+    with pytest.raises(ArtifactError, match=r"pieces: 700,000.*, expected 4,000"):
+        Pack(path)
+    assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    tracemalloc.stop()

@@ -131,8 +131,8 @@ def test_too_much_text_is_refused_with_the_figures(tmp_path: Path, monkeypatch: 
         counted(corpus, TARGET, 2, 1)
 
 
-def test_a_compressed_file_counts_with_the_text_in_it(tmp_path: Path) -> None:
-    for name in ("a.txt", "a.txt.gz"):
+def test_a_compressed_file_counts_with_the_text_in_it_and_a_table_only_with_what_is_read(tmp_path: Path) -> None:
+    for name in ("a.txt", "a.txt.gz", "a.jsonl", "a.parquet"):
         (tmp_path / name).write_bytes(b"x" * 1000)
     assert open_corpus(str(tmp_path / "a.txt")).text_bytes == 1000
     assert open_corpus(str(tmp_path / "a.txt.gz")).text_bytes == 4000

@@ -150,3 +150,11 @@ def test_files_of_a_folder_that_are_not_read_are_counted(folder: Path) -> None:
         (folder / name).write_text("не корпус")
     assert open_corpus(str(folder)).left_out == {"README.md": 2, ".rst": 3, "notes": 1, ".pdf": 1}
     assert not open_corpus(str(folder / "b.txt")).left_out
+
+
+def test_folders_that_are_links_or_closed_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "more").symlink_to(folder / "a")
+    (folder / ".more").symlink_to(folder / "a")
+    (folder / "closed").mkdir()
+    monkeypatch.setattr("os.access", lambda path, mode: Path(path).name != "closed")  # root may read everything
+    assert open_corpus(str(folder)).left_out == {".rst": 1, "more/": 1, "closed/": 1}

@@ -22,6 +22,7 @@ class TranslatedText:
         begin: Number of ids before the present text.
         begun: Whether there are whole characters in the present text.
         pending: Bytes of an unfinished character at its end.
+        leading_space: Whether the other tokenizer puts a space before the present text.
     """
 
     def __init__(self, encoder: IncrementalEncoder, spellings: Sequence[tuple[int, ...]], leading_space: bool) -> None:
@@ -30,9 +31,9 @@ class TranslatedText:
         Args:
             encoder: Joins ids of the other tokenizer.
             spellings: Each token of the source in these ids; empty where it has no whole characters.
-            leading_space: Whether the other tokenizer puts a space before a text.
+            leading_space: Whether the other tokenizer puts a space before the first text.
         """
-        self.encoder, self._spellings, self._leading_space = encoder, spellings, leading_space
+        self.encoder, self._spellings, self.leading_space = encoder, spellings, leading_space
         self.ids: list[int] = []
         self.unchanged = 0
         self._begin_text()
@@ -66,7 +67,7 @@ class TranslatedText:
             change = self.encoder.join(self.ids, self._recent, data, self.begin)
             self._recent = recent(self._recent + data)
         else:
-            space = b" " if self._leading_space and not self.begun else b""
+            space = b" " if self.leading_space and not self.begun else b""
             change = self.encoder.join_bytes(self.ids, space + data, begin=self.begin)
         self.begun = True
         return self._replace(*change)

@@ -82,6 +82,21 @@ def test_the_declared_end_of_text_is_the_counterpart() -> None:
     assert intersect(right, left)[[1, 2]].tolist() == [left.roles.eos[0]] * 2
 
 
+def test_a_name_counts_more_than_a_role() -> None:
+    """Both write ``<|im_end|>`` after an answer, and only one declares it as the end of a text."""
+    left, right = byte_level(), sentence_piece()
+    text_end, turn_end = left.vocabulary["<|endoftext|>"], left.vocabulary["<|im_end|>"]
+    left = replace(left, roles=Roles(eos=(turn_end, text_end)))
+    right.backend.add_special_tokens(["<|im_end|>"])
+    right = open_tokenizer(right.backend)
+    ends = [right.vocabulary[name] for name in ("</s>", "<|im_end|>")]
+    assert right.roles.eos == tuple(ends)
+    assert intersect(left, right)[[text_end, turn_end]].tolist() == ends
+    assert intersect(right, left)[ends].tolist() == [text_end, turn_end]
+    only_turns = replace(left, roles=Roles(eos=(turn_end,)))
+    assert intersect(right, only_turns)[ends].tolist() == [turn_end, turn_end]
+
+
 def all_pairs(source: Tokenizer, other: Tokenizer) -> list[set[int]]:
     """The twin: for every id all ids of the other side with the same bytes."""
     return [

@@ -7,10 +7,11 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from spectool import SpectoolError
 from spectool.artifacts.pack import Pack
 from spectool.build.corpus_reading import quiet
 from spectool.build.dictionary.options import BackoffOptions
-from spectool.build.packs.compiling import compile_pack
+from spectool.build.packs.compiling import compile_pack, spell
 from spectool.build.packs.options import PackOptions
 from spectool.build.packs.stage import build_pack, count_and_build
 from spectool.corpora import open_corpus
@@ -72,3 +73,11 @@ def test_text_counts_on_top_of_a_pack(tmp_path: Path) -> None:
         assert manifest.inputs["packs"] == [{"name": "x.pack", "sha256": pack.file.sha256, "language": "pl"}]
         tokens.append(manifest.statistics["tokens"])
     assert tokens[1] > tokens[0] > 0
+
+
+def test_a_pack_that_is_too_large_is_refused_while_it_is_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pack = pack_of(tmp_path / "x.pack", "Ala ma kota i psa. " * 50)
+    tokenizer = open_tokenizer(demo_path("target") / "tokenizer.json")
+    monkeypatch.setattr("spectool.build.packs.compiling.memory_for_counting", lambda: 64 * 5)
+    with pytest.raises(SpectoolError, match=r"x\.pack: has too many n-grams"):
+        spell(pack, tokenizer)

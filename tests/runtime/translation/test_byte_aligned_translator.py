@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tokenizers import AddedToken
+from tokenizers import AddedToken, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from spectool import FingerprintMismatch
 from spectool.artifacts.alignment import Alignment
 from spectool.build.alignment.stage import build_alignment
+from spectool.build.corpus_reading import quiet
 from spectool.corpora import open_corpus
 from spectool.lab.ngram_model import DraftSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
@@ -23,6 +24,7 @@ from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator, Fir
 from spectool.tests.runtime.translation.translation_twin import text_bytes
 from spectool.tests.runtime.translation.worlds import BUNDLED, QUICK, SENTENCES, World, endings, sample, state
 from spectool.tokenization.incremental.common_prefix import common_prefix
+from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
 
@@ -69,7 +71,7 @@ def test_commits_in_steps_equal_one_commit(pair: str, world: Callable[[str], Wor
 def test_names_and_roles_are_mapped_and_the_rest_is_left_out(world: Callable[[str], World]) -> None:
     here = world("qwen2.5:bielik-11b-v2.5")
     translator = here.translator()
-    end, other_end = here.target.roles.eos[0], here.draft.roles.eos[0]
+    end, other_end = (each.vocabulary["<|im_end|>"] for each in (here.target, here.draft))
     begin, instruct = here.target.vocabulary["<|im_start|>"], here.target.vocabulary["<|function_list|>"]
     assert "<|function_list|>" not in here.draft.vocabulary
     chat = [instruct, begin, *here.target.encode("user\nco"), end, here.target.size + 3]
@@ -85,6 +87,29 @@ def test_names_and_roles_are_mapped_and_the_rest_is_left_out(world: Callable[[st
     assert translator.translate([other_end]) == [end]
     assert translator.translate([here.draft.size + 1]) == []
     assert translator.constraint().allows(here.draft.size + 1, False)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_space_at_the_very_beginning_and_after_no_special_token(
+    swapped: bool, sentence_piece: Backend, byte_level: Backend, tmp_path: Path
+) -> None:
+    """Many Llamas are rebuilt so by transformers 5."""
+    sentence_piece.normalizer = None
+    sentence_piece.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    for backend in (sentence_piece, byte_level):
+        backend.add_special_tokens(["<|im_start|>"])
+    first, other = open_tokenizer(sentence_piece), open_tokenizer(byte_level)
+    assert first.leading_space and not first.space_after_specials
+    draft, target = (other, first) if swapped else (first, other)
+    build_alignment(draft, target, open_corpus("sample:pl"), tmp_path / "x", quiet, sample=200)
+    translator = ByteAlignedTranslator(Alignment(tmp_path / "x"), draft, target)
+    text = "<|im_start|>kot\n kot<|im_start|> kot<|im_start|>"
+    for token in target.encode(text):
+        translator.commit([token])
+    assert list(translator.draft_context()) == draft.encode(text)
+    for said in ("kot", " kot"):
+        theirs, ours = (each.encode(text + said)[len(each.encode(text)) :] for each in (draft, target))
+        assert translator.translate(theirs) == ours
 
 
 @pytest.mark.parametrize("pair", QUICK)
