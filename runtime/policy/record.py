@@ -13,9 +13,11 @@ SURPLUS = 32.0  # plain passes won that may be lost again, so that a text which 
 DECAY = 0.98  # weight of what was learnt, from one time to the next: the last 50 count, because texts change
 _UNKNOWN = 4.0, 0.75  # tokens of a model that count as judged at first, and the share of what it says that came true
 _MEASURED = 40.0  # tokens that count as judged at first where that share was measured
-_TRIAL = 1.0  # plain passes of asking a model after which what was learnt counts as much as what was expected
-_TRIALS = 14  # asks at most after which it does
 _HOPED = 0.04  # tokens that asking a model is hoped to be worth more than expected, so that it is tried
+_SPREAD = 0.04  # tokens by which models and texts differ in what asking is worth more than expected
+_FEW, _VARIANCE = 4.0, 0.2  # asks that are taken to have been seen before, and the variance of what they were worth
+_DOUBT = 6.0  # asks, at least, after which what was learnt counts as much as what was expected
+_TRIAL = 8.0  # plain passes that these asks take at most
 _GAINING = 0.25  # of the rest of a text, in which asking a model is taken to pay as it does now
 _KNOWN = 16.0  # cycles after which what it usually gained counts as much as that
 _FORGIVING = 0.999  # weight of what was learnt of a model, for a cycle in which it is not asked: it is tried again
@@ -76,6 +78,8 @@ class Record:
         self._usual_share = 1.0  # of a model whose guesses are as probable as what is expected of one
         self._tokens_per_pass = 1.0
         self._asks = self._gained = 0.0  # of a model: how often, and tokens
+        self._squares = 0.0  # the same, squared
+        self._seen = 0.0  # asks, of which old ones count as much as new ones
         self._cycles = self._gains = 0.0  # in which it could have been asked, and tokens that this promised to gain
         self._spare = 0.0  # plain passes that trying it may take
 
@@ -103,14 +107,23 @@ class Record:
 
     @property
     def _known(self) -> float:
-        """How much what was learnt counts, 0 to 1: a cheap model is tried more often before it is known."""
-        spent = self._asks * max(self.cost_of_token, _TRIAL / _TRIALS) if self.cost.token else 0.0
-        return spent / (spent + _TRIAL)
+        """How much what was learnt counts, 0 to 1: less where a single ask says little, because they differ much.
+
+        As for the mean of a normal distribution: n observations against their variance by that of the mean.
+        """
+        if not self._asks:
+            return 0.0
+        mean = self._gained / self._asks
+        variance = (self._squares + _FEW * _VARIANCE) / (self._asks + _FEW) - mean * mean
+        doubt = min(max(_DOUBT, variance / _SPREAD**2), _TRIAL / max(1e-9, self.cost_of_token))
+        return self._seen / (self._seen + doubt)
 
     def learn(self, gained: float) -> None:
         """Learn that asking a model was worth more by these tokens than was expected."""
         self._gained = DECAY * self._gained + gained
+        self._squares = DECAY * self._squares + gained * gained
         self._asks = DECAY * self._asks + 1.0
+        self._seen += 1.0
 
     def learn_acceptance(self, proposal: Proposal, committed: Sequence[int]) -> None:
         """Count how many tokens of a proposal were right, and the first wrong one."""
@@ -127,7 +140,9 @@ class Record:
     def recover(self) -> None:
         """Let a cycle pass in which a model was not asked."""
         self._gained *= _FORGIVING
+        self._squares *= _FORGIVING
         self._asks *= _FORGIVING
+        self._seen *= _FORGIVING
         self.acceptance.fade(_FORGIVING)
         self._spare = min(_MOST_SPARE, self._spare + _TRYING)
 

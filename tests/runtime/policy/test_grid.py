@@ -177,6 +177,27 @@ def test_a_useless_drafter_costs_little(names: list[str], curve: str, known: boo
     assert sum(seconds[1:]) / plain / (len(seconds) - 1) - 1 <= 0.015 * len(names)
 
 
+@pytest.mark.parametrize(("cost", "right"), [(0.02, 0.2), (0.1, 0.1), *nightly((0.05, 0.0), (0.1, 0.3), (0.2, 0.1))])
+def test_a_model_that_was_measured_and_knows_that_it_knows_little_costs_little(cost: float, right: float) -> None:
+    """As one that is pruned to Polish does with a text in another language."""
+    rng = random.Random(3)
+
+    def guessed(text: Saved, at: int) -> Proposal:
+        tokens = [token if rng.random() < right else WRONG for token in text.output[at : at + 8]]
+        return Proposal(tuple(tokens), "model", (right + 0.03,) * len(tokens))
+
+    answers = [
+        Saved(text.prompt, text.output, {"model": [guessed(text, at) for at in range(len(text.output))]})
+        for text in texts([(0.5, 0.6)], MODELS["bad"], 3, 10)
+    ]
+    for curve in CURVES.values():
+        machine = Machine(curve, {"model": cost}, cost / 8, 0.05)
+        policy, plain = policy_for(machine), TOKENS * machine.passes(1)
+        policy.record("model").begin_model(policy.record("model").cost, 0.9)
+        seconds = play(answers, ["model"], machine, policy)
+        assert seconds[0] / plain <= 1.1 and sum(seconds) / plain / len(seconds) <= 1.02
+
+
 @pytest.mark.parametrize(
     ("cost", "stated"), [(0.02, ()), (0.08, ()), (0.3, ()), (0.02, [0.9] * 16), (0.08, [0.6] * 16)]
 )

@@ -160,14 +160,13 @@ def test_a_useless_model_is_asked_less_and_less_and_then_again() -> None:
 
 
 @pytest.mark.parametrize("honesty", [None, 0.9])
-def test_bad_luck_ends_a_model_later_that_was_honest_before(honesty: float | None) -> None:
+def test_a_little_bad_luck_does_not_end_a_model(honesty: float | None) -> None:
     model = Model([4, 4, 4])
     policy, text = Policy(FLAT), text_of(model)
     policy.record("model").begin_model(DraftCost(0.1, 0.0), honesty)
     for _ in range(8):
         cycle(policy, text, [1])
-    asked = sum(bool(cycle(policy, text, [4, 4, 4, 1]).tokens) for _ in range(20))
-    assert asked == 20 if honesty else asked < 4, "one that may be useless is hardly tried"
+    assert all(cycle(policy, text, [4, 4, 4, 1]).tokens for _ in range(20))
 
 
 def test_a_dear_wrong_draft_does_not_end_drafting_for_long() -> None:
