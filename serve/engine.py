@@ -29,6 +29,7 @@ from spectool.serve.options import ServerOptions
 from spectool.serve.prompt_caches import PromptCaches
 
 _MOST_ROWS = 16  # texts that are written at the same time by default
+_ANSWER = 4096  # tokens that an answer is taken to have at most: hardly any is as long as its request allows
 _TIDY_SECONDS = 0.2
 _READING_PASSES = 2.0  # of other texts, as long as which a piece of a prompt may take
 STOPPING = "the server is stopping"
@@ -147,7 +148,8 @@ class Engine:
         One alone is always written, and ``batch`` is taken at its word.
         """
         model, options, together = self.model, self._options, [*self._writing.values(), answer]
-        longest = max(len(each.prompt.tokens) + each.limit(model, options) for each in together)
+        limits = [max(len(each.tokens), min(each.limit(model, options), _ANSWER)) for each in together]
+        longest = max(len(each.prompt.tokens) + limit for each, limit in zip(together, limits, strict=True))
         room = len(together) * model.cache_bytes(longest) <= self._room
         return room or len(together) == 1 or options.batch is not None
 
