@@ -65,7 +65,7 @@ def open_text(spec: str) -> "Corpus":
     corpus = open_corpus(spec)
     if left := corpus.left_out:
         kinds = [f"{number:,} {name}" for name, number in left.most_common(_KINDS)] + ["…"] * (len(left) > _KINDS)
-        say(f"{spec}: left out {', '.join(kinds)}. Any file can be read as plain text by its own name")
+        say(f"{spec}: left out {', '.join(kinds)}. Any file or folder can be read by its own name")
     return corpus
 
 

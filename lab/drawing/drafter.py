@@ -33,7 +33,7 @@ class DrawingTranslator(ByteAlignedTranslator):
         """As `ByteAlignedTranslator`."""
         super().__init__(*sides)
         spellings, token_bytes = self._alignment.draft.spellings, self._draft.token_bytes
-        assert isinstance(spellings, Lists) and isinstance(token_bytes, Lists)  # mapped
+        assert isinstance(spellings, Lists) and isinstance(token_bytes, Lists)
         self._table = spelling_table(spellings, self._alignment.draft.counterpart, token_bytes)
         self._spelled: dict[tuple[int, bytes, bytes], tuple[tuple[int, ...], bytes]] = {}
 

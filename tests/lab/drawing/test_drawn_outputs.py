@@ -306,7 +306,7 @@ def test_the_loop_keeps_the_distribution_with_models(
     np.add.at(counts, tuple(np.searchsorted(known, tokens).T), 1)
     values = [p_value(counts.sum(axis=part), joint.sum(axis=part)) for part in PARTS]
     print(f"{name}, {runs} runs, acceptance {total.acceptance_rate:.3f}, p {values}, seed {seed}")
-    assert total.accepted > 50
+    assert total.accepted > 25
     assert min(values) * len(PARTS) > FALSE_ALARM
 
 
