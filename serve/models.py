@@ -72,7 +72,7 @@ class LoadedModel:
         return max(map(len, self.tokenizer.get_vocab()), default=1)
 
     def cache_bytes(self, tokens: int) -> int:
-        """Bytes of the caches of a text of so many tokens, which a drafter's models have for each text as well."""
+        """Bytes that the caches of a text with this many tokens take, with those of a draft model."""
         slots = -(-tokens // STEP) * STEP
         return sum(size * min(slots, most) for size, most in self._leaf_sizes)
 

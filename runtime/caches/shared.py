@@ -265,7 +265,7 @@ class _AttentionRows:
         return tuple(each[:rows, :, : layout.extent] for each in self._both)
 
     def join(self, row: int, single: Any, longest: int) -> None:
-        """Copy what the cache of one text holds into a row; the ``longest`` row has so many tokens then."""
+        """Copy what the cache of one text holds into a row. The longest row then has ``longest`` tokens."""
         if single.keys is None or not single.offset:
             return
         both, positions = windows.held_in_order(single)

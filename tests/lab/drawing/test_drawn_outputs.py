@@ -268,7 +268,7 @@ def test_the_loop_keeps_the_distribution_with_models(
     least: float, translator: Callable[[str], DrawingTranslator]
 ) -> None:
     """Two small models, a cache on either side, and processors: all that a generation is made of."""
-    name, runs, seed = "SentencePiece to byte-level", 400, 47
+    name, runs, seed = "SentencePiece to byte-level", 700, 47
     pair, known = PAIRS[name], np.array(sorted(PAIRS[name].target_model.known))
     target, draft = (tiny_model(vocabulary=side.size, seed=3, scale=2.0) for side in (pair.target, pair.draft))
     others = mx.array(np.setdiff1d(np.arange(pair.target.size), known))
@@ -306,7 +306,7 @@ def test_the_loop_keeps_the_distribution_with_models(
     np.add.at(counts, tuple(np.searchsorted(known, tokens).T), 1)
     values = [p_value(counts.sum(axis=part), joint.sum(axis=part)) for part in PARTS]
     print(f"{name}, {runs} runs, acceptance {total.acceptance_rate:.3f}, p {values}, seed {seed}")
-    assert total.accepted > 25
+    assert total.accepted > 50
     assert min(values) * len(PARTS) > FALSE_ALARM
 
 
