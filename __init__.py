@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 __version__ = "0.1.0"
 
-_EXTRAS = {"hub": ("datasets",), "parquet": ("pyarrow",), "lab": ("pandas", "pyarrow", "scipy")}
+_EXTRAS = {"parquet": ("pyarrow",), "lab": ("pandas", "pyarrow", "scipy")}
 
 
 class SpectoolError(Exception):
@@ -46,7 +46,7 @@ def require_extra(extra: str, what: str) -> None:
     """Check that the packages of an extra are installed, before ``what`` begins.
 
     Args:
-        extra: ``hub``, ``parquet`` or ``lab``.
+        extra: ``parquet`` or ``lab``.
         what: The command or option that needs it, as the user typed it.
 
     Raises:

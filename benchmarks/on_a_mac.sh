@@ -14,9 +14,9 @@ cd "$(dirname "$0")/.."
 quick=no
 if [ "${1:-}" = --quick ]; then quick=yes; shift; fi
 folder=${1:-.scratch/on-a-mac}
-text_pl=wiki-pl text_uk=wiki-uk
+text_pl=$folder/wiki/20231101.pl text_uk=$folder/wiki/20231101.uk
 options=(--tokens 128 --num-draft-tokens 2 --num-draft-tokens 4 --num-draft-tokens auto)
-prompts_pl=("wiki-pl --window 256" "pl --count 30")
+pages_pl=(wiki pl)
 make --quiet .venv/installed
 bin=$PWD/.venv/bin
 mkdir -p "$folder"
@@ -42,22 +42,24 @@ if [ $quick = yes ]; then
   link llama-3.2-1b smollm2-135m
   link gemma-3-4b gemma3-270m
   text_pl=sample:pl text_uk=sample:uk
-  options=(--count 2 --tokens 16 --num-draft-tokens 2) prompts_pl=(pl)
+  options=(--count 2 --tokens 16 --num-draft-tokens 2) pages_pl=(pl)
 else
   fetch bielik-11b speakleash/Bielik-11B-v3.0-Instruct 8
   fetch bielik-1.5b speakleash/Bielik-1.5B-v3.0-Instruct 4
   fetch qwen2.5-1.5b Qwen/Qwen2.5-1.5B-Instruct 4
   fetch llama-3.2-1b meta-llama/Llama-3.2-1B-Instruct 4
   fetch gemma-3-4b google/gemma-3-4b-it 8
+  have wiki "$bin/hf" download --repo-type dataset wikimedia/wikipedia --include '20231101.pl/*' '20231101.uk/*' \
+    --local-dir "$folder/wiki"
 fi
 
 spectool() { "$bin/spectool" "$@"; }
 for draft in bielik-1.5b qwen2.5-1.5b llama-3.2-1b; do
-  have $draft.align spectool align --draft "$folder/$draft" --target "$folder/bielik-11b" --corpus $text_pl \
+  have $draft.align spectool align --draft "$folder/$draft" --target "$folder/bielik-11b" --corpus "$text_pl" \
     -o "$folder/$draft.align"
 done
-have bielik-11b.dict spectool build-dict --tokenizer "$folder/bielik-11b" --corpus $text_pl -o "$folder/bielik-11b.dict"
-have gemma-3-4b.dict spectool build-dict --tokenizer "$folder/gemma-3-4b" --corpus $text_uk -o "$folder/gemma-3-4b.dict"
+have bielik-11b.dict spectool build-dict --tokenizer "$folder/bielik-11b" --corpus "$text_pl" -o "$folder/bielik-11b.dict"
+have gemma-3-4b.dict spectool build-dict --tokenizer "$folder/gemma-3-4b" --corpus "$text_uk" -o "$folder/gemma-3-4b.dict"
 
 # measure NAME MODEL OPTIONS...: run FOLDER/NAME.bench and show its page
 measure() {
@@ -74,9 +76,9 @@ drafts=()
 for draft in bielik-1.5b qwen2.5-1.5b llama-3.2-1b; do
   drafts+=(--drafter "name=$draft,draft-model=$folder/$draft,alignment=$folder/$draft.align")
 done
-for prompts in "${prompts_pl[@]}"; do
-  name=${prompts%% *}
-  # shellcheck disable=SC2086  # an option may follow
-  measure "$name" bielik-11b --drafter "dict=$folder/bielik-11b.dict,history" "${drafts[@]}" --prompts $prompts
+for name in "${pages_pl[@]}"; do
+  prompts=(pl --count 30)
+  if [ "$name" = wiki ]; then prompts=("$text_pl" --window 256); fi
+  measure "$name" bielik-11b --drafter "dict=$folder/bielik-11b.dict,history" "${drafts[@]}" --prompts "${prompts[@]}"
 done
 measure uk gemma-3-4b --drafter "dict=$folder/gemma-3-4b.dict,history" --prompts uk --count 30

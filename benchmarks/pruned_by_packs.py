@@ -9,8 +9,10 @@ probable token at every place, so one pass over each text tells which drafts wou
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -21,7 +23,7 @@ from tokenizers import Tokenizer as Backend
 from spectool.build.packs.stage import open_pack
 from spectool.build.pruning.sources import Source, counted_pack, counted_text
 from spectool.build.pruning.vocabulary import choose_ids, needed_ids, pruned_spec
-from spectool.corpora import Corpus, Document, open_corpus
+from spectool.corpora import Corpus, open_corpus
 from spectool.measure.first_guesses import right_guesses
 from spectool.measure.table import table
 from spectool.runtime.loading import load_model
@@ -37,14 +39,16 @@ def _by_language(context: click.Context, parameter: click.Parameter, given: Sequ
     return [(language, path) for language, _, path in (each.partition("=") for each in given)]
 
 
-def beginning(path: str, most: int) -> Iterator[Document]:
-    """Yield the first documents of a corpus, ``most`` bytes of them."""
+def beginning(path: str, most: int, out: Path) -> Corpus:
+    """The first documents of a corpus, ``most`` bytes of them, which are written to a file."""
     size = 0
-    for document in open_corpus(path):
-        yield document
-        size += len(document.text.encode())
-        if size >= most:
-            break
+    with out.open("w", encoding="utf-8") as file:
+        for document in open_corpus(path):
+            file.write(json.dumps({"text": document.text}) + "\n")
+            size += len(document.text.encode())
+            if size >= most:
+                break
+    return open_corpus(str(out))
 
 
 def pruned(model: Any, rows: mx.array, whole: Tokenizer, sources: Sequence[Source]) -> Tokenizer:
@@ -84,8 +88,8 @@ def main(draft: str, target: str, train: list[tuple[str, str]], texts: list[tupl
     found: dict[str, dict[str, Source]] = {"pack": {}, "text": {}}
     for language, path in train:
         found["pack"][language] = counted_pack(open_pack(language), whole)
-        read = Corpus(path, lambda counts, path=path: beginning(path, _TRAIN))  # type: ignore[misc]
-        found["text"][language] = counted_text(read, whole)
+        with TemporaryDirectory() as folder:
+            found["text"][language] = counted_text(beginning(path, _TRAIN, Path(folder) / "a.jsonl"), whole)
     languages = [language for language, _ in train]
     cells: list[list[str]] = []
     for chosen in [*([each] for each in languages), *([languages] if len(languages) > 1 else [])]:

@@ -19,9 +19,7 @@ _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for n-
 
 @command("build-dict")
 @tokenizer_option("--target", required=True, help="Directory, tokenizer.json or hub id of the target model.")
-@option(
-    "--corpus", metavar="C", help="File, directory, hf:OWNER/NAME:CONFIG#COLUMN, preset such as wiki-pl, or sample:pl."
-)
+@option("--corpus", metavar="C", help="File or directory, with #COLUMN for a column of tables; or sample:pl.")
 @pack_option(
     help=f"Counts of a language: {', '.join(bundled_packs())}, which are bundled, or a file; may be repeated, and "
     "counts on top.",
@@ -74,5 +72,4 @@ def build_dict(
 
 def options_for(corpus: "Corpus | None", max_bytes: int | None = BackoffOptions.max_bytes) -> BackoffOptions:
     """How a dictionary of a text, or of packs alone, is built."""
-    size = None if corpus is None else corpus.total_bytes
-    return BackoffOptions(max_bytes, min_count=2 if size is None or size >= _SMALL else 1)
+    return BackoffOptions(max_bytes, min_count=2 if corpus is None or corpus.total_bytes >= _SMALL else 1)

@@ -1,6 +1,5 @@
 """What ``spectool setup`` makes: dictionaries, a draft model, measurements. What an earlier run has made is kept."""
 
-import json
 import shlex
 import shutil
 from collections.abc import Callable, Sequence
@@ -13,11 +12,10 @@ from typing import Any, TypeGuard
 
 import click
 
-from spectool import ArtifactError, CorpusError, MissingExtra, SpectoolError
+from spectool import ArtifactError, CorpusError, SpectoolError
 from spectool.artifacts.alignment import Alignment
 from spectool.artifacts.alignment_report import require_checked
 from spectool.artifacts.artifact import open_artifact, read_manifest
-from spectool.artifacts.atomic import atomic_file
 from spectool.artifacts.default_paths import AUTO, default_path, digest, draft_path, place_of, slug
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.pack import Pack
@@ -30,10 +28,10 @@ from spectool.build.pruning.stage import prune_model
 from spectool.commands.build_dict import options_for
 from spectool.commands.doctor import measured
 from spectool.commands.prune_draft import draft_name, model_directory, with_guesses
-from spectool.commands.shared.console import open_text, progress, say, show
+from spectool.commands.shared.console import open_text, say, show
 from spectool.commands.shared.drafter_spec import drafter_of
 from spectool.commands.shared.tokenizers import named_tokenizer
-from spectool.corpora import Corpus, open_corpus, preset_for, sample_names
+from spectool.corpora import Corpus, open_corpus, sample_names
 from spectool.measure.bench.page import summary_table
 from spectool.measure.bench.prompts import LANGUAGES
 from spectool.measure.bench.results import Options, Run, Verdict, verdict_of
@@ -57,7 +55,6 @@ PLAIN, LOOK_UPS, DRAFT, ALL = "plain decoding", "dictionary + history", "draft m
 
 _TOKENS, _FEWEST_TOKENS = 64, 32  # after each prompt of the benchmark
 _PROMPTS, _FEWEST_PROMPTS = 60, 8  # the built-in ones of a language; what an interval for three drafters needs
-_HUB_BYTES = 20_000_000  # of a text on the hub
 _READ_FIRST = 1000  # documents, in which another encoding is noticed before anything is made
 _UNMEASURED = (
     "Not measured, because no prompts in this language come with spectool. To compare drafts with plain decoding, add "
@@ -89,7 +86,9 @@ class Setup:
             self.language = base
         self._check()
         draft = None if self.draft_model in (None, AUTO) else self._fitting(str(self.draft_model))
-        packs, texts = self._sources()
+        say("This takes some minutes, longer with a slow model. Close other programs, because passes are timed.")
+        say("You can stop with Ctrl-C and continue later with the same command, which keeps what is finished.")
+        packs, texts = list(map(open_pack, self.packs)), self.corpora
         named_tokenizer(self.model)  # for `inspect`
         for name, pack in zip(self.packs, packs, strict=True):
             self._dictionary(name, [pack], None)
@@ -108,11 +107,17 @@ class Setup:
         self._print(self._bench(texts) if measurable else None, as_json)
 
     def _check(self) -> None:
-        """See that all that was named is there and can be read."""
+        """See that there is something to build from, and that all that was named is there and can be read."""
+        language = self.language.partition("-")[0]
+        self.packs = self.packs or [*(bundled_packs().keys() & {language})]
+        if not self.packs and not self.corpora:
+            raise CorpusError(
+                f"{language}: no pack of this language is bundled. Name text with --corpus FILE, or a pack with --pack "
+                "FILE, such as one of its Wikipedia: hf download --repo-type dataset wikimedia/wikipedia --include "
+                f"'20231101.{language}/*' --local-dir DIR && spectool pack DIR --language {language} -o {language}.pack"
+            )
         for spec in self.corpora:
-            corpus = open_text(spec)  # says which files are left out
-            if corpus.files:
-                list(islice(corpus, _READ_FIRST))
+            list(islice(open_text(spec), _READ_FIRST))  # says which files are left out
         for name in (self.model, self.draft_model):
             if name not in (None, AUTO):
                 model_directory(name)  # which may have to be fetched
@@ -134,18 +139,6 @@ class Setup:
                 "in its vocabulary, so it does not write the same languages. Take another draft model, or none"
             )
         return draft
-
-    def _sources(self) -> tuple[list[Pack], list[str]]:
-        """Packs and local texts that all is made from; text of the hub where no pack has the language."""
-        say("This takes some minutes, longer with a slow model. Close other programs, because passes are timed.")
-        say("You can stop with Ctrl-C and continue later with the same command, which keeps what is finished.")
-        self.packs = self.packs or [*(bundled_packs().keys() & {self.language.partition("-")[0]})]
-        packs = list(map(open_pack, self.packs))
-        named = self.corpora or ([] if packs else [preset_for(self.language)])
-        try:
-            return packs, list(map(local, named))
-        except (CorpusError, MissingExtra) as error:
-            raise error if self.corpora else type(error)(f"{error}. Or name text of your own: --corpus FILE") from error
 
     def _step(self, name: str, what: object, kept: bool, make: Callable[[], object]) -> None:
         """Do a step, unless what it makes is kept from an earlier run."""
@@ -272,23 +265,6 @@ class Setup:
             click.echo("Every model with this tokenizer drafts from the dictionary, too; --no-dict turns that off.")
         for each in [*advice, *filter(None, [draft_advice])]:
             click.echo(each)
-
-
-def local(spec: str) -> str:
-    """A text on this machine: what was named, or the beginning of a text on the hub, which is fetched and kept."""
-    named = open_corpus(spec)
-    if named.total_bytes is not None:
-        return spec
-    path = default_path("texts") / f"{slug(spec)}-{digest(spec, _HUB_BYTES)}.jsonl"
-    if not path.exists():
-        say(f"fetching the first 20 MB of {spec}")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_file(path) as new, new.open("wb") as stream, progress(spec, _HUB_BYTES, "B") as done:
-            for document in named:
-                done(stream.write(json.dumps({"text": document.text}, ensure_ascii=False).encode() + b"\n"))
-                if stream.tell() >= _HUB_BYTES:
-                    break
-    return str(path)
 
 
 def _require_language(name: str, draft: Tokenizer, target: Tokenizer, sample: Sequence[str]) -> None:

@@ -27,7 +27,7 @@ class ReadCounts:
 
     documents: int = 0  # documents yielded
     characters: int = 0  # code points in their texts
-    bytes_read: int = 0  # on disk, compressed where the file is; 0 for data sets read through `datasets`
+    bytes_read: int = 0  # on disk, compressed where the file is
     # What had to be changed or left out, by kind: ``control_characters`` in characters, ``not_nfc`` in documents,
     # ``null`` in rows without a text, ``cut_documents`` in places where a document went on beyond `LONGEST_DOCUMENT`.
     repaired: Counter[str] = dataclasses.field(default_factory=Counter)

@@ -53,7 +53,16 @@ def blocks(page: Path) -> str:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with what the pages' commands expect: text, models, and draft models with another tokenizer."""
     folder = tmp_path_factory.mktemp("pages")
-    for name in ("pl.txt", "news.txt", "train.txt", "texts/a.txt", "part1/a.txt", "part2/b.txt", "chats/a.md"):
+    for name in (
+        "pl.txt",
+        "news.txt",
+        "train.txt",
+        "texts/a.txt",
+        "part1/a.txt",
+        "part2/b.txt",
+        "chats/a.md",
+        "wiki-pl/a.txt",
+    ):
         (folder / name).parent.mkdir(exist_ok=True)
         shutil.copy(sample_path("pl"), folder / name)
     for name in ("other.txt", "chats.txt", "uk.txt", "valid.txt", "3mb.txt"):

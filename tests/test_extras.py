@@ -27,8 +27,6 @@ CORE = [
 ]
 NEEDY = {
     "lab fairness --target TARGET --draft d=DRAFT --task pl=pl.txt --task uk=pl.txt -o f": "lab",
-    "build-dict --tokenizer TARGET --corpus wiki-pl -o w.dict": "hub",
-    "predict --history --tokenizer TARGET --corpus hf:owner/name": "hub",
     "build-dict --tokenizer TARGET --corpus pl.parquet -o p.dict": "parquet",
     "build-dict --tokenizer TARGET --corpus pl.txt.zst -o z.dict": "parquet",
 }
@@ -96,6 +94,6 @@ def test_the_packages_of_the_extras_are_no_dependencies() -> None:
 def test_what_is_missing_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     require_extra("lab", "spectool lab tables")
     monkeypatch.setitem(sys.modules, "scipy", None)
-    require_extra("hub", "hf:owner/name")
+    require_extra("parquet", "pl.parquet")
     with pytest.raises(MissingExtra, match=r"^spectool lab tables needs .*: pip install 'spectool\[lab\]'$"):
         require_extra("lab", "spectool lab tables")

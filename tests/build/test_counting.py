@@ -125,7 +125,7 @@ def test_too_much_text_is_refused_with_the_figures(tmp_path: Path, monkeypatch: 
         counted(open_corpus(str(path)), TARGET, 2, 1)
     corpus = open_corpus("sample:pl")
     tokens = counted(corpus, TARGET, 2, 1).total
-    corpus.text_bytes = 0  # as of a data set on the hub
+    corpus.text_bytes = 0  # as of a table
     monkeypatch.setattr(counting, "memory_for_counting", lambda: tokens * 100)
     with pytest.raises(SpectoolError, match="needs more than 0"):
         counted(corpus, TARGET, 2, 1)

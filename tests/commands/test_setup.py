@@ -23,7 +23,7 @@ from spectool.artifacts.pruned_draft import honesty_of, read_record
 from spectool.build.alignment import check
 from spectool.build.alignment.replayed_text import Written, written
 from spectool.commands.prune_draft import model_directory
-from spectool.commands.setup_steps import ALL, DRAFT, LOOK_UPS, PLAIN, Setup, local
+from spectool.commands.setup_steps import ALL, DRAFT, LOOK_UPS, PLAIN, Setup
 from spectool.corpora import sample_path
 from spectool.measure.bench.results import PLAIN as NO_DRAFTS
 from spectool.measure.bench.results import TOO_SHORT, UNFIT, Block, Verdict, verdict_of
@@ -113,29 +113,11 @@ def test_what_is_built_is_found_by_the_command_that_is_recommended(cache: Path, 
 @pytest.mark.nightly
 def test_a_bundled_language_needs_neither_text_nor_network(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setitem(sys.modules, "datasets", None)
     assert kept(figures("setup", TARGET, *BRIEF)) == [("build-dict", False), ("doctor", False)]
     (dictionary,) = cache.glob("*.dict")
     done = run("generate", "--model", TARGET, "--prompt", "Most w", "--max-tokens", 2, "--no-history")
     assert dictionary.name in done.stderr
     assert kept(figures("setup", TARGET, *BRIEF)) == [("build-dict", True), ("doctor", True)]
-
-
-def test_a_text_that_is_fetched_is_kept_with_its_documents(
-    cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)  # `datasets` takes a folder there for a data set of that name
-    folder = tmp_path / "data"
-    folder.mkdir()
-    lines = [line for line in sample_path("pl").read_text(encoding="utf-8").splitlines() if line]
-    rows = "".join(json.dumps({"text": line}) + "\n" for line in lines)
-    (folder / "a.jsonl").write_text(rows, encoding="utf-8")
-    spec = "hf:data#text"
-
-    file = Path(local(spec))
-    assert list(cache.glob("texts/*")) == [file] and "fetching" in capsys.readouterr().err
-    assert [json.loads(line)["text"] for line in file.read_text(encoding="utf-8").splitlines()] == lines
-    assert local(spec) == str(file) and not capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -145,8 +127,8 @@ def test_a_text_that_is_fetched_is_kept_with_its_documents(
         (("model.gguf", "--language", "pl"), "GGUF files cannot be read"),
         (("models/model.gguf", "--language", "pl"), "GGUF files cannot be read"),  # no hub id
         (("gone/model.gguf", "--language", "pl"), "GGUF files cannot be read"),
-        ((TARGET, "--language", "cs"), "--corpus"),
-        ((TARGET, "--language", "cs"), "spectool pack"),
+        ((TARGET, "--language", "cs"), "--corpus FILE"),
+        ((TARGET, "--language", "cs"), "'20231101.cs/*' --local-dir DIR && spectool pack DIR --language cs"),
         ((TARGET, "--language", "pl", "--corpus", "cp1250.txt"), "cp1250.txt:1: expected UTF-8"),
         ((TARGET, "--language", "pl", "--corpus", "nothing.txt"), "nothing.txt"),
         ((TARGET, "--language", "pl", "--corpus", "sample:pl", "--draft-model", "nowhere"), "nowhere"),
@@ -171,23 +153,11 @@ def test_a_model_in_the_home_directory_has_a_short_name(tmp_path: Path, monkeypa
     assert model_directory("~/model") == tmp_path / "model"
 
 
-def test_without_a_pack_and_without_datasets_both_ways_out_are_named(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    monkeypatch.setattr("spectool.commands.setup_steps.bundled_packs", dict)
-    message = error_of(run("setup", TARGET, *BRIEF))
-    assert "wiki-pl" in message and "pip install" in message
-    assert message.count("Or name text of your own: --corpus FILE") == 1
-    assert not list(cache.rglob("*.dict"))
-
-
 @pytest.mark.nightly
 def test_a_draft_model_needs_no_text_and_the_command_no_paths(
     cache: Path, other_draft: Path, polish: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setitem(sys.modules, "datasets", None)
     asked = ("setup", TARGET, *BRIEF, "--pack", polish, "--draft-model", other_draft)
     found = figures(*asked)
     assert kept(found) == [(step, False) for step in [STEPS[0], *STEPS[2:-1]]]
@@ -242,9 +212,8 @@ def test_a_draft_model_that_cannot_help_is_refused_before_anything_is_made(
 
 
 def test_a_pack_needs_no_text_and_a_draft_model_of_the_same_tokenizer_neither_text_nor_stages(
-    cache: Path, german: Path, monkeypatch: pytest.MonkeyPatch
+    cache: Path, german: Path
 ) -> None:
-    monkeypatch.setitem(sys.modules, "datasets", None)
     asked = ("setup", TARGET, "--language", "DE", "--pack", german, "--seconds", 0.5)
     found = figures(*asked, "--draft-model", DRAFT_MODEL)
     assert kept(found) == [("build-dict", False), ("doctor", False), ("doctor", False)] and list(cache.glob("*.dict"))

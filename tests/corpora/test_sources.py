@@ -1,4 +1,4 @@
-"""Sources: what a spec stands for, folders, presets, and errors that say what to do."""
+"""Sources: what a spec stands for, folders, and errors that say what to do."""
 
 import hashlib
 import os
@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from spectool import CorpusError
-from spectool.corpora import PRESETS, open_corpus
-from spectool.corpora.documents import Document
-from spectool.corpora.hub import parse_hub_source
+from spectool.corpora import open_corpus
 
 
 @pytest.fixture
@@ -88,51 +86,36 @@ def test_a_hash_may_be_part_of_a_file_name(tmp_path: Path) -> None:
     assert next(iter(open_corpus(str(tmp_path / "c#.txt")))).id == "c#.txt:1"
 
 
-def test_missing_paths_name_near_matches(folder: Path) -> None:
-    with pytest.raises(CorpusError, match=r"bb\.txt: expected a file.*Did you mean .*/b\.txt\?"):
-        open_corpus(str(folder / "bb.txt"))
-    with pytest.raises(CorpusError, match=r"wiki-ul: .*Did you mean (wiki-pl or wiki-uk|wiki-uk or wiki-pl)\?"):
-        open_corpus("wiki-ul")
-    with pytest.raises(CorpusError, match=r"nowhere/a\.txt: expected a file.*wiki-pl"):
-        open_corpus(str(folder / "nowhere" / "a.txt"))
-    with pytest.raises(CorpusError, match=r"sample:xx: no such sample.*sample:pl"):
-        open_corpus("sample:xx")
-    for name in ("", "-"):
-        with pytest.raises(CorpusError, match=f"'{name}': expected the name of a file, a folder or a preset"):
-            open_corpus(name)
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("bb.txt", r"^bb\.txt: expected a file.*Did you mean b\.txt\?$"),
+        ("sample:plx", r"^sample:plx: no such sample.*sample:pl"),
+        ("nowhere/a.txt", r"nowhere/a\.txt: expected a file.* Bundled are sample:pl, sample:uk$"),
+        ("~nobody/a.txt", r"~nobody/a\.txt: expected a file"),
+        ("", "'': expected the name of a file or a folder"),
+        ("-", "'-': expected the name of a file or a folder"),
+        ("link.txt", r"link\.txt: expected a file.*found nothing of that name"),
+        ("b.txt#", r"^b\.txt#: expected a file.*Did you mean b\.txt\?$"),
+        ("текст " * 100, r"cannot be read \(File name too long\)"),
+        ("hf:a/b", "hf download --repo-type dataset a/b --local-dir DIR$"),
+        ("hf:a/b:pl[test]#body", "^hf:.*: expected a file or a folder.* --repo-type dataset a/b --local-dir DIR$"),
+        ("hf:", "--repo-type dataset OWNER/NAME --local-dir DIR$"),
+    ],
+)
+def test_what_is_not_there_is_an_error_with_a_next_step(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, spec: str, said: str
+) -> None:
     (folder / "link.txt").symlink_to("gone.txt")
-    with pytest.raises(CorpusError, match=r"link\.txt: expected a file.*found nothing of that name"):
-        open_corpus(str(folder / "link.txt"))
-    with pytest.raises(CorpusError, match=r"cannot be read \(File name too long\)"):
-        open_corpus("текст " * 100)
+    monkeypatch.chdir(folder)
+    with pytest.raises(CorpusError, match=said):
+        open_corpus(spec)
 
 
 def test_a_pipe_cannot_be_read_twice(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(CorpusError, match="pipe: expected a file, got a pipe or device"):
         open_corpus(str(tmp_path / "pipe"))
-
-
-@pytest.mark.parametrize("name", sorted(PRESETS))
-def test_presets_open_by_name(name: str) -> None:
-    source = parse_hub_source(PRESETS[name])
-    assert source.name.count("/") == 1
-    assert source.field == ("targets" if name.startswith("answers") else "text")
-    for spec in (name, f"{name}#title"):
-        corpus = open_corpus(spec)
-        assert (corpus.spec, corpus.total_bytes, corpus.describe_inputs()) == (spec, None, [])
-
-
-def test_the_column_of_a_preset_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spectool.corpora.sources.read_hub", lambda source, counts: iter([Document("1", source.field)]))
-    assert [document.text for document in open_corpus("wiki-pl#title")] == ["title"]
-    assert [document.text for document in open_corpus("wiki-pl")] == ["text"]
-
-
-def test_a_path_goes_before_a_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "wiki-pl").write_text("tekst")
-    monkeypatch.chdir(tmp_path)
-    assert [document.id for document in open_corpus("wiki-pl")] == ["wiki-pl:1"]
 
 
 def test_real_corpora_are_clean_and_complete(shared: Path) -> None:

@@ -26,7 +26,7 @@ drafter = load_drafter(tokenizer, dictionary=f"{work}/pl.dict", draft_model=load
 for response in stream_generate(model, tokenizer, "Most w", drafter=drafter, max_tokens=24):
     pass
 ours = {name: module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] == "spectool"}
-others = sorted({"pandas", "scipy", "matplotlib", "datasets", "llguidance"} & sys.modules.keys())
+others = sorted({"pandas", "scipy", "matplotlib", "llguidance"} & sys.modules.keys())
 assert not others, others
 print(json.dumps({name: file for name, file in ours.items() if file and Path(file).stem != "__init__"}))
 """
