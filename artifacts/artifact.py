@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import spectool
-from spectool import ArtifactError
+from spectool import ArtifactError, escaped_name
 from spectool.artifacts.atomic import require_writable
 from spectool.artifacts.container import Container, open_container, parse_json, write_container
 from spectool.artifacts.manifest import Manifest
@@ -28,7 +28,14 @@ _EXPANSION = 64  # bytes that an array may be decompressed to, for each byte of 
 
 
 class Artifact:
-    """An open artifact. Each format is a subclass."""
+    """An open artifact. Each format is a subclass.
+
+    Attributes:
+        path: The file.
+        name: Its name, as `escaped_name` writes it.
+        file: What is in it.
+        manifest: Its manifest.
+    """
 
     format: ClassVar[str]
     version: ClassVar[int]  # of the format; others cannot be read
@@ -42,7 +49,7 @@ class Artifact:
         Raises:
             ArtifactError: It is not a whole artifact of this format and version.
         """
-        self.path = path
+        self.path, self.name = path, escaped_name(path.name)
         self.file, self.manifest = _read(path)
         manifest = self.manifest
         if manifest.format != self.format:

@@ -1,9 +1,9 @@
 """The record of a pruned draft model, next to its weights: how it was made, and what it has shown."""
 
-import json
 from pathlib import Path
 from typing import Any
 
+from spectool.artifacts.container import parse_json
 from spectool.artifacts.manifest import Manifest
 
 RECORD, FORMAT, VERSION = "pruning.json", "spectool-pruned-draft", 2
@@ -13,8 +13,8 @@ _FEWEST = 300  # places at which it has guessed, below which its honesty is not 
 def read_record(model: Path) -> Manifest | None:
     """What is recorded of a model in a directory; None where nothing is, or nothing that can be read."""
     try:
-        return Manifest.of(json.loads((model / RECORD).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        return Manifest.of(parse_json((model / RECORD).read_bytes()))
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
 
 

@@ -81,7 +81,7 @@ def _parquet_rows(file: InputFile, field: str, counts: ReadCounts) -> Iterator[t
                         yield row, {name: value.as_py() for name, value in zip(read, values, strict=True)}
                     counts.bytes_read = before + file.size * row // table.metadata.num_rows
                 counts.bytes_read = before + file.size
-        except (pyarrow.ArrowException, OSError, ValueError, LookupError, TypeError) as error:
+        except (pyarrow.ArrowException, OSError, ValueError, LookupError, TypeError, ArithmeticError) as error:
             place += f", row {row}" * isinstance(error, UnicodeDecodeError)
             reason = (str(error) or type(error).__name__).splitlines()[0]
             raise CorpusError(

@@ -23,16 +23,18 @@ class Candidates:
         smoothed = smooth(windows, BackoffOptions.discount)
         lengths = np.array([0, *map(len, found.pieces)])
         self._suffix = [window.suffix for window in windows]
-        self._saved = [windows[0].count * lengths[windows[0].symbol] * _LETTER_BITS]
+        saved = [windows[0].count * lengths[windows[0].symbol] * _LETTER_BITS]
         for window, shorter, longer in zip(windows[1:], smoothed, smoothed[1:], strict=False):
             ratio = longer.probability / np.maximum(shorter.probability[window.suffix], 1e-30)
-            self._saved.append(window.count * np.log2(np.maximum(ratio, 1e-30)))
+            saved.append(window.count * np.log2(np.maximum(ratio, 1e-30)))
+        self._saved = np.concatenate(saved)
+        self._ranking = np.argsort(-self._saved, kind="stable")  # of equals, the first ones
 
     def best(self, most: int) -> PieceCounts:
         """About ``most`` n-grams, those that save most and what they begin and end with."""
-        saved = np.concatenate(self._saved)
-        least = max(0.0, np.partition(saved, -most)[-most]) if most < len(saved) else 0.0
-        kept = [each > least for each in self._saved]
+        best = np.zeros(len(self._saved), dtype=np.bool_)
+        best[self._ranking[:most]] = True
+        kept = np.split(best & (self._saved > 0), np.cumsum([len(suffix) for suffix in self._suffix])[:-1])
         for order in range(len(kept) - 1, 0, -1):
             kept[order - 1][self._found.counts.levels[order].prefix[kept[order]]] = True
             kept[order - 1][self._suffix[order][kept[order]]] = True

@@ -63,7 +63,7 @@ def build_pack(
     for corpus in corpora:  # names of files and folders may be private
         name, counts = Path(corpus.spec).name, corpus.counts
         read.append({"corpus": name, "documents": counts.documents, "characters": counts.characters})
-    names = [pack.path.name for pack in packs] + [Path(corpus.spec).name for corpus in corpora]
+    names = [pack.name for pack in packs] + [Path(corpus.spec).name for corpus in corpora]
     inputs = {"corpus": ", ".join(names), **about, "texts": read}
     arguments = asdict(options)
     return Pack.write(out, arrays, arguments=arguments, tokenizers={}, inputs=inputs, statistics=shape, check=Pack)
@@ -114,7 +114,7 @@ def count_and_build(
         texts = (document.text for document in split_off(with_progress(corpus), held_out, has_few(corpus)))
         parts.append(count_windows(corpus, texts, tokenizer, options.max_context + 1, options.min_count, progress))
     for pack in packs:
-        progress(f"compiling {len(pack):,} n-grams of {pack.path.name}")
+        progress(f"compiling {len(pack):,} n-grams of {pack.name}")
         counts, merged = compile_pack(pack, tokenizer, options.max_context + 1)
         if merged >= _MERGED:
             progress(
@@ -130,7 +130,7 @@ def count_and_build(
 def described(packs: Iterable[Pack]) -> list[dict[str, str]]:
     """What the manifest of a dictionary says of its packs."""
     return [
-        {"name": pack.path.name, "sha256": pack.file.sha256, "language": str(pack.manifest.inputs.get("language", ""))}
+        {"name": pack.name, "sha256": pack.file.sha256, "language": str(pack.manifest.inputs.get("language", ""))}
         for pack in packs
     ]
 

@@ -77,7 +77,7 @@ def counted_pack(pack: Pack, whole: Tokenizer) -> Source:
     counts = np.bincount(symbols[is_text] - 1, times[is_text], minlength=whole.size)
     pieces = pack.pieces
     return Source(
-        {"pack": pack.path.name, "pieces": len(pieces)},
+        {"pack": pack.name, "pieces": len(pieces)},
         frozenset("".join(pieces)),
         counts.astype(np.int64),
         PACK_COVERAGE,
@@ -90,7 +90,7 @@ def describe_sources(corpora: Sequence[Corpus], packs: Sequence[Pack]) -> dict[s
     """What a manifest says about corpora that have been read, and about packs."""
     each = [describe_corpus(corpus) for corpus in corpora]
     return {
-        "corpus": ", ".join([*(one["corpus"] for one in each), *(pack.path.name for pack in packs)]),
+        "corpus": ", ".join([*(one["corpus"] for one in each), *(pack.name for pack in packs)]),
         "files": [file for one in each for file in one["files"]],
         "documents": sum(one["documents"] for one in each),
         "characters": sum(one["characters"] for one in each),

@@ -80,6 +80,8 @@ def prune_model(
     require_new(out)
     progress("counting tokens")
     sources = [*(counted_text(corpus, whole) for corpus in corpora), *(counted_pack(pack, whole) for pack in packs)]
+    if unknown := [str(next(iter(source.facts.values()))) for source in sources if not source.counts.any()]:
+        raise TokenizerError(f"{whole.name}: knows none of {unknown[0]}. Give another text, pack or draft model")
     progress("choosing ids")
     named: set[int] = set()
     renumber([*configs.values(), spec["post_processor"]], named.add)
@@ -136,7 +138,7 @@ def prune_model(
 
 def _names_in(model: Path, config: Mapping[str, Any]) -> str:
     """What may name an added token: chat templates, the map of special tokens, and the tokenizer's configuration."""
-    files = (path.read_text(encoding="utf-8") for pattern in _NAMING for path in model.glob(pattern))
+    files = (path.read_text(encoding="utf-8", errors="replace") for pattern in _NAMING for path in model.glob(pattern))
     named = {key: value for key, value in config.items() if key != "added_tokens_decoder"}  # which lists all of them
     return "\n".join([*files, json.dumps(named)])
 

@@ -8,8 +8,14 @@ from pathlib import Path
 import pytest
 
 from spectool.artifacts.artifact import read_manifest
+from spectool.artifacts.dictionary import Dictionary
+from spectool.build.corpus_reading import quiet
+from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.packs.options import PackOptions
+from spectool.build.packs.stage import build_pack, count_and_build, open_pack
 from spectool.corpora import open_corpus, sample_path
 from spectool.tests.running import TOKENIZER, process
+from spectool.tokenization.opening import open_tokenizer
 
 NAME = b"\xbf\xf3\xb3w"  # "żółw" in CP1250
 SHOWN = r"\xbf\xf3\xb3w"
@@ -45,3 +51,13 @@ def test_documents_have_such_names_too(texts: Path) -> None:
     first = next(iter(corpus))
     assert first.id.startswith(f"{SHOWN}.txt:")
     assert corpus.spec.endswith(SHOWN)
+
+
+def test_packs_may_have_such_names(texts: Path, tmp_path: Path) -> None:
+    name, options = texts / f"{os.fsdecode(NAME)}.pack", PackOptions(min_count=1)
+    build_pack([], [open_corpus(str(texts))], {"language": "pl"}, name, options, quiet)
+    pack = open_pack(str(name))
+    count_and_build(open_tokenizer(TOKENIZER), None, tmp_path / "x.dict", BackoffOptions(), quiet, [pack])
+    build_pack([pack], [], {"language": "pl"}, tmp_path / "x.pack", options, quiet)
+    assert Dictionary(tmp_path / "x.dict").manifest.inputs["packs"][0]["name"] == f"{SHOWN}.pack"
+    assert open_pack(str(tmp_path / "x.pack")).manifest.inputs["corpus"] == f"{SHOWN}.pack"

@@ -111,6 +111,9 @@ def test_parquet_errors(tmp_path: Path) -> None:
         read(f"{path}#body")
     with pytest.raises(CorpusError, match=r"a\.parquet, row 1: expected text in column 'number', got int"):
         read(f"{path}#number")
+    path = table(tmp_path / "a.parquet", text=["а"], id=pyarrow.array([2**60], pyarrow.timestamp("ms")))
+    with pytest.raises(CorpusError, match=r"a\.parquet: .* cannot be read \(.*too large"):
+        read(path)
     empty = table(tmp_path / "empty.parquet", text=pyarrow.array([], pyarrow.string()))
     with pytest.raises(CorpusError, match=r"empty\.parquet: expected text, found none"):
         read(empty)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from spectool.build.corpus_reading import quiet
 from spectool.build.packs import pieces
 from spectool.build.packs.pieces import PieceCounts, add_pieces, count_pieces, split, without_rare
+from spectool.build.packs.pruning import Candidates
 from spectool.corpora import open_corpus
 from spectool.tests.build.counting_twin import windows_of
 
@@ -80,3 +81,10 @@ def test_names_that_are_rare_are_in_no_ngram() -> None:
     spelled = {piece for ngram in found for piece in ngram}
     assert {" Nowak", " Łodzi", " mieszka", " przy"} <= spelled
     assert not {" Kowalski", " 12"} & spelled
+
+
+def test_there_is_room_for_some_of_those_that_save_equally() -> None:
+    found = Candidates(count_pieces([f"{first}{second}" for first in "abcde" for second in "xyz"] * 3, 3, quiet)).best(
+        7
+    )
+    assert [*found.pieces] == ["ax", "ay", "az", "bx", "by", "bz", "cx"]
