@@ -78,6 +78,7 @@ def input_files(path: Path) -> tuple[list[InputFile], Counter[str]]:
         )
     if not path.is_dir():
         return [InputFile.at(path, escaped_name(path.name))], Counter()
+    os.scandir(path).close()  # what rglob leaves out is an error here: that it may not be read
     found, others = list[InputFile](), Counter[str]()
     for inner in path.rglob("*"):
         name, (suffix, compression) = inner.relative_to(path), _suffixes(inner)

@@ -4,6 +4,7 @@ import hashlib
 import os
 import unicodedata
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -141,3 +142,6 @@ def test_folders_that_are_links_or_closed_are_named(folder: Path, monkeypatch: p
     (folder / "closed").mkdir()
     monkeypatch.setattr("os.access", lambda path, mode: Path(path).name != "closed")  # root may read everything
     assert open_corpus(str(folder)).left_out == {".rst": 1, "more/": 1, "closed/": 1}
+    monkeypatch.setattr("os.scandir", Mock(side_effect=PermissionError(1, "Operation not permitted")))
+    with pytest.raises(CorpusError, match=r"texts: cannot be read \(Operation not permitted\)"):
+        open_corpus(str(folder))
