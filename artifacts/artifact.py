@@ -28,14 +28,7 @@ _EXPANSION = 64  # bytes that an array may be decompressed to, for each byte of 
 
 
 class Artifact:
-    """An open artifact. Each format is a subclass.
-
-    Attributes:
-        path: The file.
-        name: Its name, as `escaped_name` writes it.
-        file: What is in it.
-        manifest: Its manifest.
-    """
+    """An open artifact: its ``path`` and ``name``, its content (``file``) and ``manifest``. A format is a subclass."""
 
     format: ClassVar[str]
     version: ClassVar[int]  # of the format; others cannot be read
@@ -122,17 +115,17 @@ class Artifact:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest of the artifact at ``path``; its content is not read.
-
-    Raises:
-        ArtifactError: There is none, or it is damaged.
-    """
+    """The manifest of the artifact at ``path``, whose content is not read; an ArtifactError if there is none."""
     return _read(path)[1]
 
 
 def open_artifact(path: Path) -> Artifact:
     """The artifact at ``path``, whatever its format; an ArtifactError if that is unknown, or damaged."""
-    return _class_of(path, read_manifest(path))(path)
+    name = read_manifest(path).format
+    if name not in FORMATS:
+        raise ArtifactError(f"{path}: unknown format {name!r}; expected one of {', '.join(FORMATS)}")
+    found: type[Artifact] = resolve_name(FORMATS[name])
+    return found(path)
 
 
 def require_replaceable(out: Path, format_name: str, fingerprints: Mapping[str, str] | None = None) -> Manifest | None:
@@ -170,10 +163,3 @@ def _read(path: Path) -> tuple[Container, Manifest]:
         return file, Manifest.of(parse_json(file.manifest))
     except (ValueError, TypeError, RecursionError) as error:
         raise ArtifactError(f"{path}: not a manifest of spectool ({error}). Build the artifact again") from error
-
-
-def _class_of(path: Path, manifest: Manifest) -> type[Artifact]:
-    if manifest.format not in FORMATS:
-        raise ArtifactError(f"{path}: unknown format {manifest.format!r}; expected one of {', '.join(FORMATS)}")
-    found: type[Artifact] = resolve_name(FORMATS[manifest.format])
-    return found

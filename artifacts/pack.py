@@ -126,7 +126,7 @@ def pack_arrays(
     pieces: Sequence[str], orders: Sequence[Order], occurrences: int
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """The arrays of a pack, and what its manifest's statistics say of them; arguments as the attributes of `Pack`."""
-    followers, places = [], []
+    followers, places = [none := np.zeros(0, np.int64)], [none]
     begin = np.zeros(1, np.int64)
     for before, order in pairwise(orders):
         those = np.bincount(order.prefix, minlength=len(before.count))
@@ -137,15 +137,11 @@ def pack_arrays(
     content = {
         "pieces": "".join(f"{piece}\0" for piece in pieces).encode(),
         "counts": np.clip(np.concatenate(steps), 0, _HIGHEST_STEP).astype(np.uint8).tobytes(),
-        "followers": to_digits(_joined(followers)),
-        "places": to_digits(_joined(places)),
+        "followers": to_digits(np.concatenate(followers)),
+        "places": to_digits(np.concatenate(places)),
     }
     arrays = {
         name: typed(np.frombuffer(lzma.compress(raw, lzma.FORMAT_RAW, filters=_LZMA), np.uint8), "uint8")
         for name, raw in content.items()
     }
     return arrays, {"occurrences": occurrences, "ngrams": [len(order.count) for order in orders]}
-
-
-def _joined(numbers: Sequence[Numbers]) -> Numbers:
-    return np.concatenate([*numbers, np.zeros(0, np.int64)])

@@ -13,7 +13,6 @@ Progress = Callable[[str], None]
 """Called at the start of each step with a short description."""
 
 _BATCH_CHARACTERS = 1 << 20  # encoded at once, unless a text is longer: results take some 100 bytes a token
-_POSITION_EVERY = 256  # documents between two updates of the progress bar
 
 
 def with_progress(corpus: Corpus) -> Iterator[Document]:
@@ -21,9 +20,8 @@ def with_progress(corpus: Corpus) -> Iterator[Document]:
     from tqdm import tqdm
 
     with tqdm(total=corpus.total_bytes, unit="B", unit_scale=True, desc="reading", disable=None) as bar:
-        for number, document in enumerate(corpus):
-            if number % _POSITION_EVERY == 0:
-                bar.update(corpus.counts.bytes_read - bar.n)
+        for document in corpus:
+            bar.update(corpus.counts.bytes_read - bar.n)
             yield document
         bar.update(corpus.counts.bytes_read - bar.n)
 

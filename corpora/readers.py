@@ -1,4 +1,4 @@
-"""Clean documents out of one local file of text, JSON lines or Parquet, or out of the rows of a table.
+"""Clean documents out of one local file of text, JSON lines or Parquet.
 
 Memory does not depend on the size of a file, but Arrow trusts what a Parquet file says of itself, so such a corpus
 should come from someone you trust.
@@ -23,20 +23,19 @@ _BUFFER = 1 << 20  # bytes of each of its columns
 def read_file(file: InputFile, field: str, counts: ReadCounts) -> Iterator[Document]:
     """Yield the documents of a file in their order; of a table, the text is in the column ``field``."""
     if file.suffix == ".parquet":
-        return documents(_parquet_rows(file, field, counts), file.name, f"{file.path}, row ", field, counts)
+        return _documents(file, _parquet_rows(file, field, counts), f"{file.path}, row ", field, counts)
     blocks = text_blocks(str(file.path), byte_chunks(file, counts))
     if file.suffix in (".jsonl", ".ndjson"):
-        return documents(_json_rows(file, blocks), file.name, f"{file.path}:", field, counts)
+        return _documents(file, _json_rows(file, blocks), f"{file.path}:", field, counts)
     return _plain_text(file, blocks, counts)
 
 
-def documents(
-    rows: Iterable[tuple[int, Mapping[str, Any]]], name: str, place: str, field: str, counts: ReadCounts
+def _documents(
+    file: InputFile, rows: Iterable[tuple[int, Mapping[str, Any]]], place: str, field: str, counts: ReadCounts
 ) -> Iterator[Document]:
     """Yield the documents in rows of a table, given by number, and count rows without a text.
 
-    ``name`` comes before the number in the id of a row that has no string or integer ``id`` of its own, and ``place``,
-    which is the file and ``:`` or ``, row ``, in errors.
+    In errors, ``place`` comes before the number.
     """
     for number, row in rows:
         if field not in row:
@@ -56,7 +55,7 @@ def documents(
         if text and not text.isspace():
             own = row.get("id")
             known = own != "" and isinstance(own, str | int) and not isinstance(own, bool)
-            yield Document(str(own) if known else f"{name}:{number}", text)
+            yield Document(str(own) if known else f"{file.name}:{number}", text)
         else:
             counts.repaired["null"] += 1
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spectool import SpectoolError
 from spectool.artifacts.dictionary import Dictionary, Entry, dictionary_arrays
@@ -36,8 +35,7 @@ class BackoffBuilder:
         windows = open_windows(counts)
         self._tokenizer, self._counts, self._progress = tokenizer, counts, progress
         self._contexts = sum(len(window.keys) for window in windows[:-1])
-        ids = tokenizer.encode_batch(list(held_out))
-        self._held_out = HeldOutText(ids, windows, counts.symbols) if held_out else None
+        self._held_out = HeldOutText(tokenizer.encode_batch(list(held_out)), windows, counts.symbols)
         progress("smoothing")
         self._candidates = CandidateEntries(windows, options.discount, counts.symbols)
 
@@ -66,7 +64,7 @@ class BackoffBuilder:
             raise SpectoolError(f"{out}: no entry to store {problem}")
         arrays, shape = found
         statistics: dict[str, Any] = {"tokens": total, "contexts": self._contexts}
-        if self._held_out is not None:
+        if self._held_out.tokens:
             statistics["held_out"] = {"tokens": self._held_out.tokens}
         return Dictionary.write(
             out,
@@ -79,14 +77,12 @@ class BackoffBuilder:
 
     def _best_entries(self, most: int) -> list[Entry]:
         chosen = self._candidates.restated(self._candidates.best_entries(most))
-        calibration = None if self._held_out is None else Calibration(self._held_out.predicted(chosen))
+        calibration = Calibration(self._held_out.predicted(chosen))
         entries: list[Entry] = []
         for length, predictions in enumerate(chosen, 1):
             rows = np.flatnonzero(predictions.kept)
             contexts = (self._counts.spelled(length, rows) - 1).tolist()
             following = (predictions.token[rows] - 1).tolist()
-            stated: NDArray[np.floating[Any]] = predictions.stated[rows]
-            if calibration is not None:
-                stated = calibration(length, predictions.count[rows], predictions.stated[rows])
+            stated = calibration(length, predictions.count[rows], predictions.stated[rows])
             entries += map(Entry, contexts, following, stated.tolist())
         return entries

@@ -74,6 +74,7 @@ def prune_model(
     configs = {name: _read_json(model / name) for name in ("config.json", "generation_config.json")}
     in_model = max(whole.backend.get_vocab(with_added_tokens=False).values()) + 1
     weights = open_weights(model, configs["config.json"], in_model)
+    before = weights.size_with(weights.rows)
     require_space(out, weights.size_with(0))  # before the work; exactly as soon as the tokens are chosen
     without_row = frozenset(range(weights.rows, whole.size))  # as tokens for images where the model sees none
     spec = json.loads(whole.backend.to_str())
@@ -115,7 +116,7 @@ def prune_model(
             {**source.facts, **source.compare(whole, pruned), "covered": round(share, 6)}
             for source, share in zip(sources, choice.covered, strict=True)
         ]
-        with tqdm(total=weights.size, desc="writing weights", unit="B", unit_scale=True, disable=None) as bar:
+        with tqdm(total=before, desc="writing weights", unit="B", unit_scale=True, disable=None) as bar:
             write_weights(weights, rows, directory, bar.update)
         form = dict(finish(directory))
         manifest = Manifest(
@@ -126,7 +127,7 @@ def prune_model(
             inputs=describe_sources(corpora, packs),
             statistics={
                 "ids": {"before": whole.size, "after": len(new)},
-                "weights": {"before": weights.size, "after": form.pop("bytes", size)},
+                "weights": {"before": before, "after": form.pop("bytes", size)},
                 "curve": choice.curve,
                 "text": text,
                 **form,

@@ -32,11 +32,7 @@ class KeptIds(NamedTuple):
 
 
 def require_prunable(tokenizer: Tokenizer) -> None:
-    """Check that the tokenizer is of a kind that can be pruned.
-
-    Raises:
-        TokenizerError: It is not.
-    """
+    """Raise a TokenizerError for a tokenizer of a kind that cannot be pruned."""
     if tokenizer.kind not in _KINDS:
         raise TokenizerError(
             f"{tokenizer.name}: expected a tokenizer of one of the kinds {', '.join(_KINDS)}, got {tokenizer.kind}. "

@@ -38,11 +38,6 @@ class Weights(NamedTuple):
     by_id: frozenset[str]  # names of tensors with a row for every id
     rows: int  # their rows
 
-    @property
-    def size(self) -> int:
-        """Bytes of all tensors."""
-        return sum(tensor.size for tensors, _ in self.files.values() for tensor in tensors.values())
-
     def size_with(self, rows: int) -> int:
         """Bytes of all tensors if those with a row for every id had this many."""
         tensors = [item for found, _ in self.files.values() for item in found.items()]
