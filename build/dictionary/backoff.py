@@ -31,6 +31,7 @@ LEAST_GAIN = 0.5  # expected accepted tokens in the counted text
 _FLATTEST = -0.05  # bounds the steps where the number of entries hardly changes
 _STEPS = 40  # trials of the least gain; about five are enough
 _ENOUGH = 0.995  # of the entries allowed
+_TIES = 1e-5  # share by which the last contexts have to gain more than the first, so that some of equals are kept
 
 
 class Predictions(NamedTuple):
@@ -87,7 +88,7 @@ class CandidateEntries:
                 q_c = _after(self._conditional[length], other, inherited.conditional)
                 gain = gain + (p_c**2 / 2 - q_c * stated + stated**2 / 2)  # the average over d
                 new |= np.abs(p_c - stated) > PROBABILITY_STEP
-            kept = (token >= 0) & new & (contexts.count * gain > least)
+            kept = (token >= 0) & new & (contexts.count * gain > least * np.linspace(1, 1 + _TIES, len(token)))
             chosen.append(
                 Predictions(
                     kept,

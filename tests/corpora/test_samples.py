@@ -2,8 +2,7 @@
 
 import pytest
 
-from spectool import CorpusError
-from spectool.corpora import open_corpus, sample_names, sample_path
+from spectool.corpora import open_corpus, sample_names
 from spectool.lab.words import word_runs
 
 
@@ -18,8 +17,3 @@ def test_a_sample_is_clean_text_in_documents_of_paragraphs(name: str) -> None:
     assert not corpus.counts.repaired
     assert sum(len(run) for text in paragraphs for run in word_runs(text)) > 500
     assert [item["name"] for item in corpus.describe_inputs()] == [f"{name}.txt"]
-
-
-def test_an_unknown_sample_names_the_bundled_ones() -> None:
-    with pytest.raises(CorpusError, match=r"sample:de: no such sample\. Bundled: .*sample:pl.*sample:uk"):
-        sample_path("de")

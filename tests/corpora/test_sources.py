@@ -91,7 +91,7 @@ def test_a_hash_may_be_part_of_a_file_name(tmp_path: Path) -> None:
     ("spec", "said"),
     [
         ("bb.txt", r"^bb\.txt: expected a file.*Did you mean b\.txt\?$"),
-        ("sample:plx", r"^sample:plx: no such sample.*sample:pl"),
+        ("sample:de", r"^sample:de: no such sample\. Bundled: .*sample:pl.*sample:uk"),
         ("nowhere/a.txt", r"nowhere/a\.txt: expected a file.* Bundled are sample:pl, sample:uk$"),
         ("~nobody/a.txt", r"~nobody/a\.txt: expected a file"),
         ("", "'': expected the name of a file or a folder"),

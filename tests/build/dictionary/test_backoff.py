@@ -9,7 +9,8 @@ import pytest
 from spectool import SpectoolError
 from spectool.artifacts.artifact import open_artifact
 from spectool.artifacts.dictionary import Dictionary
-from spectool.build.counting import Counts
+from spectool.build.corpus_reading import quiet
+from spectool.build.counting import Counts, count_symbols
 from spectool.build.dictionary.backoff import LEAST_GAIN, CandidateEntries, number_of
 from spectool.build.dictionary.backoff_stage import BackoffBuilder
 from spectool.build.dictionary.held_out import EVERY, STRETCH, HeldOutText, split_off
@@ -21,10 +22,6 @@ from spectool.measure.replay import replay
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tests.build.counting_twin import counted
 from spectool.tokenization.tokenizer import Tokenizer
-
-
-def quiet(step: str) -> None:
-    """Say nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +79,14 @@ def test_a_budget_is_used_and_not_exceeded(candidates: CandidateEntries) -> None
         assert number_of(candidates.best_entries(most)) <= most
     assert number_of(candidates.best_entries(2 * everything)) == everything
     assert number_of(candidates.best_entries(everything // 2)) > 0.4 * everything
+
+
+def test_a_budget_has_room_for_some_of_those_that_gain_equally() -> None:
+    pairs = np.arange(1, 2001, dtype=np.int32).reshape(-1, 2)
+    symbols = np.tile(np.pad(pairs, ((0, 0), (0, 1))).ravel(), 3)  # with a break after each
+    candidates = CandidateEntries(open_windows(count_symbols(symbols, 2000, 3, 1, quiet)), 0.9, 2000)
+    assert number_of(candidates.best_entries(10**6)) == 1000
+    assert [number_of(candidates.best_entries(most)) for most in (1, 100, 150)] == [1, 100, 150]
 
 
 def test_predictions_are_what_the_dictionary_looks_up(tokenizer: Tokenizer, counts: Counts, tmp_path: Path) -> None:
