@@ -129,12 +129,9 @@ def open_artifact(path: Path) -> Artifact:
 
 
 def require_replaceable(out: Path, format_name: str, fingerprints: Mapping[str, str] | None = None) -> Manifest | None:
-    """The manifest of the artifact at ``out`` that will be replaced, None if nothing is there.
+    """The manifest of the artifact at ``out`` that one of a format will replace, None if nothing is there.
 
-    Args:
-        out: The artifact to write.
-        format_name: Its format.
-        fingerprints: Fingerprints of its tokenizers, by role; None while they are not known, which allows any.
+    ``fingerprints`` are those of its tokenizers, by role; None while they are not known, which allows any.
 
     Raises:
         ArtifactError: Something else is there, or nothing can be written there.

@@ -68,13 +68,10 @@ def write_container(
     manifest: str,
     check: Callable[[Path], object] = lambda path: None,
 ) -> None:
-    """Write a file in one step. Its bytes depend only on the arguments, including the order of the arrays.
+    """Write a file in one step, or replace it. Its bytes depend only on the arguments, and on the order of the arrays.
 
-    Args:
-        path: The file, replaced if it is there.
-        arrays: By name, each from `typed`; those with wider numbers come first.
-        manifest: JSON.
-        check: Called with the file before it is kept; what it raises removes it.
+    Arrays are from `typed`, and those with wider numbers come first. ``manifest`` is JSON. ``check`` is called with the
+    file before it is kept; what it raises removes it.
 
     Raises:
         ArtifactError: The manifest is too long, or the disk is full.

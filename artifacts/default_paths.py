@@ -41,7 +41,7 @@ def digest(*values: Any) -> str:
 
 
 def place_of(source: str) -> str:
-    """What tells text or a pack from others: where it is, or its name where it comes with spectool or from a hub."""
+    """What tells text or a pack from others: where it is, or its name where it comes with spectool."""
     for name in (source, source.rpartition("#")[0]):  # after which a column may be named
         path = Path(os.path.expanduser(name)).absolute()  # noqa: PTH111
         if name and path.exists():

@@ -52,7 +52,10 @@ def build_pack(
         parts.append(count_pieces(texts, options.orders, progress))
     found = by_frequency(without_rare(add_pieces(parts), options.min_count, options.min_names))
     if not found.pieces:
-        raise SpectoolError(f"{out}: nothing occurs {options.min_count} times. Give more text, or a lower --min-count")
+        raise SpectoolError(
+            f"{out}: nothing occurs {options.min_count} times and, if it is not in lower case, {options.min_names}. "
+            "Give more text, or a lower --min-count or --min-names"
+        )
     progress("smoothing")
     candidates = Candidates(found)
     fitting = arrays_within(options.max_bytes, _BYTES_AN_NGRAM, lambda most: _arrays(candidates.best(most)), progress)
