@@ -68,13 +68,6 @@ def test_what_is_written_is_read_and_cannot_be_changed(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
-def test_the_safetensors_library_reads_it(tmp_path: Path) -> None:
-    from safetensors.numpy import load_file
-
-    write_container(tmp_path / "x", {"a": np.arange(5, dtype=np.uint32)}, "{}")
-    assert load_file(tmp_path / "x")["a"].tolist() == [0, 1, 2, 3, 4]
-
-
 @pytest.mark.parametrize(
     ("data", "problem"),
     [

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from itertools import islice
@@ -22,7 +20,6 @@ from spectool.build.counting import BREAK
 from spectool.corpora import Corpus, open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.build.counting_twin import agree, counted, spelled, token_windows
-from spectool.tests.running import TOKENIZER
 from spectool.tests.tiers import nightly
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
@@ -142,15 +139,6 @@ def test_a_compressed_file_counts_with_the_text_in_it_and_a_table_only_with_what
 def test_half_of_the_memory_may_be_used() -> None:
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert counting.memory_for_counting() in (whole // 2, (2**31 - 1) * 110)
-
-
-@pytest.mark.nightly
-def test_the_order_of_sets_does_not_reach_the_dictionary(tmp_path: Path) -> None:
-    for seed in ("0", "1", "77"):
-        command = [sys.executable, "-m", "spectool.cli", "build-dict", "--tokenizer", str(TOKENIZER)]
-        command += ["--corpus", "sample:uk", "-o", str(tmp_path / seed)]
-        subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True)
-    assert len({(tmp_path / seed).read_bytes() for seed in ("0", "1", "77")}) == 1
 
 
 @given(st.lists(st.integers(1, 500), min_size=1, max_size=50), st.integers(1, 1000))

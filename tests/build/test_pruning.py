@@ -162,18 +162,6 @@ def test_a_model_that_mlx_lm_cannot_load_is_pruned_without_trying_it(tmp_path: P
     assert record is not None and "guesses" not in record.statistics
 
 
-@pytest.mark.nightly
-def test_the_whole_and_the_pruned_draft_can_be_aligned(tmp_path: Path) -> None:
-    prune_model(
-        demo_path("draft"), open_tokenizer(demo_path("draft")), [open_corpus("sample:pl")], tmp_path / "small", print
-    )
-    done = run(
-        "align", "--draft", tmp_path / "small", "--target", demo_path("target"), "--corpus", "sample:pl", "-o",
-        tmp_path / "pair.align",
-    )  # fmt: skip
-    assert done.exit_code == 0, done.output
-
-
 @pytest.mark.parametrize(
     ("name", "shape"),
     [

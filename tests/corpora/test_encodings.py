@@ -1,6 +1,5 @@
 """Text in other encodings than UTF-8: refused, with the command that converts it."""
 
-import codecs
 import gzip
 import shutil
 import subprocess
@@ -72,10 +71,3 @@ def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(CorpusError, match=r"a\.txt:\d: expected UTF-8, got (zero bytes|the bytes \w\w)"):
             texts(path)
-
-
-@pytest.mark.parametrize("content", [codecs.BOM_UTF8, b""])
-def test_a_mark_alone_is_no_text(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "a.txt").write_bytes(content)
-    with pytest.raises(CorpusError, match="expected text, found none"):
-        texts(tmp_path / "a.txt")

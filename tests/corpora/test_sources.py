@@ -68,8 +68,10 @@ def test_empty_files(tmp_path: Path) -> None:
     corpus = open_corpus(str(tmp_path))
     assert [document.text for document in corpus] == ["текст"]
     assert not corpus.counts.repaired
-    with pytest.raises(CorpusError, match=r"b\.txt: expected text, found none"):
-        list(open_corpus(str(tmp_path / "b.txt")))
+    for content in ("", "\ufeff"):
+        (tmp_path / "b.txt").write_text(content, encoding="utf-8")
+        with pytest.raises(CorpusError, match=r"b\.txt: expected text, found none"):
+            list(open_corpus(str(tmp_path / "b.txt")))
     (tmp_path / "a.txt").write_text(" \n")
     with pytest.raises(CorpusError, match="expected text, found none"):
         list(open_corpus(str(tmp_path)))

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from spectool import SpectoolError
-from spectool.artifacts.artifact import open_artifact
 from spectool.artifacts.dictionary import Dictionary
 from spectool.build.corpus_reading import quiet
 from spectool.build.counting import Counts, count_symbols
@@ -107,25 +106,19 @@ def test_predictions_are_what_the_dictionary_looks_up(tokenizer: Tokenizer, coun
 
 
 def test_bytes_are_kept_to_and_used(tokenizer: Tokenizer, counts: Counts, tmp_path: Path) -> None:
-    sizes = []
+    sizes, out = [], tmp_path / "x.dict"
+    builder = BackoffBuilder(tokenizer, counts, BackoffOptions(max_context=4), quiet, [])
+    with pytest.raises(SpectoolError, match=r"fits in 30 bytes.*--max-bytes"):
+        builder.build({}, out, BackoffOptions(max_bytes=30, max_context=4))
+    assert not out.exists()
     for limit in (8_000, 11_000, 10**9):
-        options = BackoffOptions(max_bytes=limit, max_context=4)
-        manifest = BackoffBuilder(tokenizer, counts, options, quiet, []).build({}, tmp_path / "x.dict", options)
-        data = sum(values.nbytes for values in Dictionary(tmp_path / "x.dict").file.arrays.values())
+        manifest = builder.build({}, out, BackoffOptions(max_bytes=limit, max_context=4))
+        data = sum(values.nbytes for values in Dictionary(out).file.arrays.values())
         assert data <= limit
         sizes.append((data, manifest.statistics["entries"]))
-        open_artifact(tmp_path / "x.dict")
     assert sizes == sorted(sizes)
     assert sizes[0][0] > 0.9 * 8_000
     assert sizes[2][0] > 12_000
-
-
-def test_no_room_is_an_error(tokenizer: Tokenizer, counts: Counts, tmp_path: Path) -> None:
-    options = BackoffOptions(max_bytes=30, max_context=4)
-    builder = BackoffBuilder(tokenizer, counts, options, quiet, [])
-    with pytest.raises(SpectoolError, match=r"fits in 30 bytes.*--max-bytes"):
-        builder.build({}, tmp_path / "x.dict", options)
-    assert not (tmp_path / "x.dict").exists()
 
 
 def test_one_stretch_in_fifty_is_held_out() -> None:
