@@ -19,7 +19,7 @@ from spectool.measure.table import table
     required=True,
     multiple=True,
     metavar="[NAME=]SPEC",
-    help="Text of a language or task that no model has seen: file, directory or sample:pl. May be repeated.",
+    help="Text of a language or task that no model has seen: a corpus, as for build-dict. May be repeated.",
 )
 @option(
     "--draft",

@@ -22,7 +22,7 @@ from spectool.lab.training.options import SIZES, TrainOptions, shape_of
 @command("train-draft")
 @tokenizer_option(required=True, help="Directory, tokenizer.json or hub id; usually the target's.")
 @corpora_option(
-    help="Text to train on: file, directory or sample:pl. It is held in memory. May be repeated.",
+    help="Text to train on: a corpus, as for build-dict. It is held in memory. May be repeated.",
 )
 @option(
     "--weight",

@@ -22,7 +22,7 @@ from spectool.measure.table import table
 @draft_option(metavar="MODEL", help="Model to tune: directory or hub id.")
 @target_option(metavar="MODEL", help="Model to tune it towards; it is never changed.")
 @corpora_option(
-    help="Text of a task, such as a language: file, directory or sample:pl. May be repeated.",
+    help="Text of a task, such as a language: a corpus, as for build-dict. May be repeated.",
 )
 @out_option
 @option(
