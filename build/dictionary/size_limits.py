@@ -19,21 +19,27 @@ def arrays_within(
     """The arrays of the best rows that there is room for, and what a manifest says of them; None if not one fits.
 
     All arrays together have at most ``limit`` bytes, None for any. A row takes ``first_guess`` bytes at first, and then
-    what it has turned out to take. ``choose`` gives the best rows, about as many as its argument at most.
+    what it has turned out to take. ``choose`` gives as many of the best rows as its argument says, or all, and what
+    belongs to them.
     """
     most = _ALL if limit is None else int(limit / first_guess)
-    before = 0, 0  # rows and bytes of the trial before
+    low, high = (0, 0), (0, 0)  # rows and bytes: the most that fit so far, and the fewest that do not, if any
+    fitting: tuple[dict[str, Any], dict[str, Any]] | None = None
     for trial in range(_TRIALS):
         progress("choosing entries" + (f" again: about {most:,} come to {limit:,} bytes" if trial else ""))
         rows, arrays, shape = choose(most)
         if not rows:
             break
         size = sum(values.nbytes for values in arrays.values())
-        all_of_them = rows < _AIM * most
-        if limit is None or (size <= limit and (all_of_them or size >= _ENOUGH * limit or trial > 1)):
-            return arrays, shape
-        more_rows, more_bytes = rows - before[0], size - before[1]
-        each = more_bytes / more_rows if more_rows * more_bytes > 0 else size / rows
-        most = max(1, int(rows + (_AIM * limit - size) / each))
-        before = rows, size
-    return None
+        if limit is None or size <= limit:
+            fitting, low = (arrays, shape), (min(rows, most), size)
+            if limit is None or rows < _AIM * most or size >= _ENOUGH * limit:
+                break
+        else:
+            high = min(rows, most), size
+        begin, end = (low, high) if high[0] else ((0, 0), low)
+        each = (end[1] - begin[1]) / (end[0] - begin[0])
+        most = max(low[0] + 1, int(begin[0] + (_AIM * limit - begin[1]) / each))
+        if high[0] and most >= high[0]:
+            break
+    return fitting
