@@ -37,11 +37,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_directory(out: Path) -> Iterator[Path]:
-    """A temporary directory next to ``out``, which becomes ``out`` when the block ends; for models.
-
-    Raises:
-        ArtifactError: Something is there, or nothing can be written there.
-    """
+    """A temporary directory next to ``out``, which becomes ``out`` when the block ends; errors as of `require_new`."""
     out = out.resolve()
     require_new(out)
     out.parent.mkdir(parents=True, exist_ok=True)

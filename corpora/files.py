@@ -30,7 +30,6 @@ _NOT_READ = {  # what to do instead
     ".pdf": "Extract its text: pdftotext FILE NEW.txt",
     **dict.fromkeys((".tar", ".tgz", ".zip"), "Unpack it and name the folder"),
 }
-_TOO_LARGE = "too much memory"  # what zstandard says of a window above 128 MiB
 _ABOUT = ("readme.md", "license.md")  # say something about the text of a folder
 
 
@@ -128,7 +127,7 @@ def byte_chunks(file: InputFile, counts: ReadCounts) -> Iterator[bytes]:
         except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
             if not file.compression:
                 raise
-            if _TOO_LARGE in str(error):
+            if "too much memory" in str(error):  # as zstandard says of a window above 128 MiB
                 raise CorpusError(
                     f"{file.path}: was made with `zstd --long`; expected an archive that needs at most 128 MB to "
                     f"unpack. Unpack it first: zstd -d --long=31 {shlex.quote(str(file.path))}"

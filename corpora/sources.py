@@ -28,7 +28,7 @@ class Corpus:
     """
 
     def __init__(self, spec: str, path: Path, column: str = "") -> None:
-        """The text at a path that was named by ``spec``; in tables it is in a column, by default ``text``."""
+        """The text at a path, which was named by ``spec``; that of tables is in a column, by default ``text``."""
         self.spec = escaped_name(spec)
         self.counts = ReadCounts()
         self.files, self.left_out = input_files(path)

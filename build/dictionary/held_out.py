@@ -14,7 +14,7 @@ from spectool.corpora import Document
 STRETCH = 64  # lines of text whose documents are held out together: neighbours are about the same things
 EVERY = 50  # of this many stretches, one is held out
 FEW_EVERY = 20  # of the documents of a text that is too small for this, one is held out
-_COUNTS = 64  # powers of two
+_LENGTHS, _COUNTS = 65, 64  # of contexts, in tokens and in powers of two
 _PRIOR = 5.0  # right answers that are added with a factor of one
 
 
@@ -88,17 +88,15 @@ class Calibration:
 
     def __init__(self, predicted: Guesses) -> None:
         """Compute the factors from what entries stated for a text, and where they were right."""
-        longest = int(predicted.length.max(initial=0))
         group = predicted.length.astype(np.int64) * _COUNTS + _power(predicted.count)
-        size = (longest + 1) * _COUNTS
-        right = np.bincount(group[predicted.right], minlength=size)
-        stated = np.bincount(group[predicted.proposed], predicted.stated[predicted.proposed], minlength=size)
-        self._factors = ((right + _PRIOR) / (stated + _PRIOR)).reshape(longest + 1, _COUNTS)
+        right = np.bincount(group[predicted.right], minlength=_LENGTHS * _COUNTS)
+        proposed, states = group[predicted.proposed], predicted.stated[predicted.proposed]
+        stated = np.bincount(proposed, states, minlength=_LENGTHS * _COUNTS)
+        self._factors = ((right + _PRIOR) / (stated + _PRIOR)).reshape(_LENGTHS, _COUNTS)
 
     def __call__(self, length: int, count: NDArray[np.int64], stated: NDArray[np.float32]) -> NDArray[np.float64]:
         """The corrected probabilities of entries, at most 1, by the length and the occurrences of their contexts."""
-        factor = self._factors[length, _power(count)] if length < len(self._factors) else np.ones(len(count))
-        corrected: NDArray[np.float64] = np.minimum(1.0, stated * factor)
+        corrected: NDArray[np.float64] = np.minimum(1.0, stated * self._factors[length, _power(count)])
         return corrected
 
 
