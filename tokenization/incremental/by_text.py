@@ -18,7 +18,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from spectool.tokenization.backend import encode_batch
+from spectool.tokenization.backend import encode_batch, sections, with_added_tokens
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.token_bytes import Lists
@@ -41,16 +41,23 @@ class TailReencoder:
 
     Attributes:
         string_calls: How often text was encoded.
+        unspaced: Encodes texts after special tokens, before which some tokenizers put no space.
     """
 
-    def __init__(self, tokenizer: Tokenizer, running: RunningText | None = None) -> None:
+    def __init__(self, tokenizer: Tokenizer, running: RunningText | None = None, spaced: bool = True) -> None:
         """Prepare for ``tokenizer``; special tokens are not recognized in text.
 
-        With ``running``, texts stand inside another one: nothing is prepended or normalized.
+        With ``running``, texts stand inside another one: nothing is prepended or normalized. Unless ``spaced``, nothing
+        is prepended.
         """
         self.string_calls = 0
         self._token_bytes = running.token_bytes if running else tokenizer.token_bytes
         self._backend = running.backend if running else tokenizer.plain_backend
+        if not spaced:
+            self._backend = with_added_tokens(self._backend, sections(self._backend)["added_tokens"])
+            self._backend.encode_special_tokens, self._backend.pre_tokenizer = True, tokenizer.text_splits
+        only_first = tokenizer.leading_space and not tokenizer.space_after_specials
+        self.unspaced = TailReencoder(tokenizer, spaced=False) if spaced and only_first and not running else self
         self._inside, self._name = running is not None, tokenizer.name
         self._encoded = lru_cache(_REMEMBERED)(self.encode)
         text = Lists.of(tokenizer.token_bytes)

@@ -64,7 +64,8 @@ class TranslatedText:
         if not data:
             return []
         if isinstance(self.encoder, TailReencoder):
-            change = self.encoder.join(self.ids, self._recent, data, self.begin)
+            encoder = self.encoder if self.leading_space else self.encoder.unspaced
+            change = encoder.join(self.ids, self._recent, data, self.begin)
             self._recent = recent(self._recent + data)
         else:
             space = b" " if self.leading_space and not self.begun else b""
