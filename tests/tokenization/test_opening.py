@@ -78,7 +78,7 @@ def test_a_folder_with_nothing_but_the_tokenizer(folder: Path) -> None:
 
 @pytest.mark.parametrize("form", ["folder", "file"])
 def test_ends_of_text_of_a_model(folder: Path, form: str) -> None:
-    (folder / "generation_config.json").write_text('{"eos_token_id": [9, 4, "x", 99999]}')
+    (folder / "generation_config.json").write_text('{"eos_token_id": [9, 4, "x", true, 99999, 99999999999]}')
     tokenizer = open_tokenizer(folder if form == "folder" else folder / "tokenizer.json")
     assert tokenizer.roles.eos == (259, 4, 9)
     (folder / "generation_config.json").write_text('{"eos_token_id": 12}')
@@ -283,6 +283,13 @@ def test_a_model_that_leaves_out_merges_at_random_is_refused(tmp_path: Path, byt
     byte_level.model.dropout = 0.1
     with pytest.raises(TokenizerError, match=r"without dropout, .* got BPE with dropout"):
         open_tokenizer(byte_level)
+
+
+def test_a_declared_token_that_is_no_text_is_refused_by_name(folder: Path) -> None:
+    (folder / "tokenizer_config.json").write_text('{"eos_token": "\\ud800"}')
+    for form in (folder, folder / "tokenizer.json"):
+        with pytest.raises(TokenizerError, match=rf"^{form}: .*surrogates not allowed"):
+            open_tokenizer(form)
 
 
 def test_a_file_on_which_the_library_panics_is_refused_by_name(tmp_path: Path, byte_level: Backend) -> None:
