@@ -16,7 +16,7 @@ from spectool import FingerprintMismatch, TokenizerError, escaped_name
 from spectool.tokenization.backend import call_backend, encode_batch, sections, steps_of, with_added_tokens
 from spectool.tokenization.fingerprint import fingerprint_of, short
 from spectool.tokenization.roles import Roles, names_control
-from spectool.tokenization.token_bytes import removes_leading_space, token_bytes
+from spectool.tokenization.token_bytes import decoded, decoder_steps
 
 MOST_IDS = 1 << 24  # of one tokenizer: lists have a place for each id up to the highest
 
@@ -192,7 +192,11 @@ class Tokenizer:
     @cached_property
     def _removes_space(self) -> bool:
         """Whether decoding removes a leading space, even if encoding did not add it."""
-        return removes_leading_space(self.spec)
+        return self.spec["decoder"] is None or any(
+            (step["type"] == "Strip" and step["start"] > 0 and step["content"] == " ")
+            or (step["type"] == "Metaspace" and step.get("prepend_scheme") != "never")
+            for step in self.steps("decoder")
+        )
 
     @cached_property
     def text_splits(self) -> Any:
@@ -252,10 +256,10 @@ class Tokenizer:
         Raises:
             TokenizerError: The decoder has a step that this version does not know.
         """
-        try:
-            return token_bytes(self.spec, names, specials)
-        except TokenizerError as error:
-            raise TokenizerError(f"{self.name}: {error}") from error
+        steps, found = decoder_steps(self.spec, self.name), [b""] * (max(names, default=-1) + 1)
+        for index in names.keys() - specials:
+            found[index] = decoded(names[index], steps)
+        return found
 
     def token_bytes_of(self, tokens: Iterable[int]) -> list[bytes]:
         """The bytes of a few ids, without computing all of them; empty for missing ids."""

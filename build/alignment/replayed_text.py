@@ -92,11 +92,6 @@ class ReplayCounts:
     last: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     replaced: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
-    def as_dict(self) -> dict[str, int]:
-        """The counts as JSON values."""
-        counted = ("texts", "lossy_texts", "other_tokens", "different_tokens", "tokens")
-        return {name: getattr(self, name) for name in counted}
-
 
 def replay_text(
     other: Tokenizer,

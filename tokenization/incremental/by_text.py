@@ -40,7 +40,6 @@ class TailReencoder:
     `join` appends to a text, `encode_after` continues ids that stay, and `confirms` says whether a text may be cut.
 
     Attributes:
-        string_calls: How often text was encoded.
         unspaced: Encodes texts after special tokens, before which some tokenizers put no space.
     """
 
@@ -50,7 +49,6 @@ class TailReencoder:
         With ``running``, texts stand inside another one: nothing is prepended or normalized. Unless ``spaced``, nothing
         is prepended.
         """
-        self.string_calls = 0
         self._token_bytes = running.token_bytes if running else tokenizer.token_bytes
         self._backend = running.backend if running else tokenizer.plain_backend
         if not spaced:
@@ -85,8 +83,9 @@ class TailReencoder:
             known = common_prefix(ids[max(begin, len(ids) - len(old)) :][::-1], old[::-1])
             kept = common_prefix(old, new)
             # An unknown token may stand for any text: that it is there on both sides proves nothing.
-            agreed = list(filter(self._token_bytes.__getitem__, old[len(old) - known : kept]))
-            if len(agreed) >= self._sure and (len(agreed) >= _LONG * self._sure or any(map(self._starts_word, agreed))):
+            agreed = list(filter(None, map(self._token_bytes.__getitem__, old[len(old) - known : kept])))
+            words = any(raw.startswith(b" ") for raw in agreed)
+            if len(agreed) >= (self._sure if words else _LONG * self._sure):
                 break
         return max(begin, len(ids) - len(old) + kept), new[kept:]
 
@@ -135,10 +134,6 @@ class TailReencoder:
                     return list(ids[place:])
         return list(found or self.encode(data))
 
-    def _starts_word(self, token: int) -> bool:
-        """Whether a token begins with a space, as words do."""
-        return bool(self._token_bytes[token].startswith(b" "))
-
     def _windows(self, ids: Sequence[int], so_far: bytes, begin: int, step: int) -> Iterator[bytes]:
         """Yield ends of a text, each longer than the one before; the last one is all that is known of it.
 
@@ -182,7 +177,6 @@ class TailReencoder:
 
     def encode(self, data: bytes) -> list[int]:
         """Encode bytes as a text; bytes that are not UTF-8 are left out."""
-        self.string_calls += 1
         ids: list[int] = encode_batch(self._backend.encode, data.decode("utf-8", "ignore"), self._name).ids
         return list(filter(self._token_bytes.__getitem__, ids)) if self._inside else ids
 
