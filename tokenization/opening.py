@@ -58,7 +58,8 @@ def open_tokenizer(source: Any) -> Tokenizer:
     if (cached := cached_tokenizer(name)) is not None:
         return cached
     require_on_hub(name)
-    return _from_transformers(name, _load_with_transformers(name), ())
+    loaded = _load_with_transformers(name)
+    return cached_tokenizer(name) or _from_transformers(name, loaded, ())  # with the ends of text next to it
 
 
 def cached_tokenizer(name: str) -> Tokenizer | None:
