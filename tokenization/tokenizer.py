@@ -184,12 +184,6 @@ class Tokenizer:
         return len(first) > 1 or self.spec["decoder"] is None
 
     @cached_property
-    def _with_space(self) -> frozenset[int]:
-        """Added tokens that begin with a space which decoding keeps, because it removes only the sign for one."""
-        added = [token["id"] for token in self.spec["added_tokens"] if self.has_step("Metaspace", "decoder")]
-        return frozenset(index for index in added if (self.backend.id_to_token(index) or "").startswith(" "))
-
-    @cached_property
     def _removes_space(self) -> bool:
         """Whether decoding removes a leading space, even if encoding did not add it."""
         return self.spec["decoder"] is None or any(
@@ -275,9 +269,12 @@ class Tokenizer:
 
     def bytes_of(self, ids: Iterable[int]) -> bytes:
         """The bytes of a whole text: its joined token bytes, without the space that decoding removes before them."""
-        ids = list(ids)
-        removed = self._removes_space and not (ids and ids[0] in self._with_space)
-        return b"".join(map(self.token_bytes.__getitem__, ids)).removeprefix(b" " * removed)
+        data = b"".join(map(self.token_bytes.__getitem__, ids := list(ids)))
+        if not (self._removes_space and data.startswith(b" ")):
+            return data
+        name = self.backend.id_to_token(ids[0]) or ""
+        # A space in a token's name is kept by Metaspace, which removes the sign for one.
+        return data if self.has_step("Metaspace", "decoder") and name.startswith(" ") else data[1:]
 
     # The ids of texts.
 

@@ -58,13 +58,7 @@ def with_leading_space(target: Tokenizer, texts: Iterable[str]) -> list[str]:
 def translate_text(
     translated: TranslatedText, data: bytes, tokens: Sequence[int], ends: Sequence[int]
 ) -> Iterator[list[int] | None]:
-    """Append the tokens of a text to ``translated``, one by one, as generation does with committed tokens.
-
-    Args:
-        translated: Where they are appended.
-        data: The bytes of the text.
-        tokens: Its ids.
-        ends: The byte at which each of them ends.
+    """Append the tokens of a text one by one, as generation does; each ends at one of the ``ends`` in its ``data``.
 
     Yields:
         For each token, the ids that it took away from the end; None inside a character, where nothing is appended.
