@@ -74,15 +74,13 @@ class Alignment(Artifact):
         """
         super().__init__(path)
         self.draft, self.target = (self._side(*sides) for sides in SIDES)
-        size = len(self.draft.counterpart)
-        self.prefix_index = self._ids("prefix_index", 0, size)
+        self.prefix_index = self._ids("prefix_index", 0, size := len(self.draft.counterpart))
         rows = len(self.prefix_index)
         self._expect(rows <= size, f"{rows} rows, expected at most {size}", "prefix_index")
-        for (role, other), side, across in zip(
-            SIDES, (self.draft, self.target), (self.target, self.draft), strict=True
-        ):
-            both = (across.counterpart[side.counterpart[side.counterpart != NONE]] != NONE).all()
-            self._expect(bool(both), "an id is shared in one direction only", f"{role}_to_{other}")
+        forth, back = self.draft.counterpart, self.target.counterpart
+        for name, there, home in (("draft_to_target", forth, back), ("target_to_draft", back, forth)):
+            both = (home[there[there != NONE]] != NONE).all()
+            self._expect(bool(both), "an id is shared in one direction only", name)
 
     def require(self, draft: Tokenizer, target: Tokenizer) -> tuple[Tokenizer, Tokenizer]:
         """Check that the alignment was built for these two tokenizers, in this direction.

@@ -13,7 +13,7 @@ from typing import Any
 import tokenizers
 
 from spectool import FingerprintMismatch, TokenizerError, escaped_name
-from spectool.tokenization.backend import call_backend, encode_batch, sections, steps_of, with_added_tokens
+from spectool.tokenization.backend import call_backend, encode_batch, encode_many, sections, steps_of, with_added_tokens
 from spectool.tokenization.fingerprint import fingerprint_of, short
 from spectool.tokenization.roles import Roles, names_control
 from spectool.tokenization.token_bytes import decoded, decoder_steps
@@ -48,12 +48,9 @@ class Tokenizer:
         return fits and bool(recorded["fingerprint"] == self.fingerprint)
 
     def require(self, recorded: Mapping[str, Any], artifact: str, rebuild: str) -> None:
-        """Raise a FingerprintMismatch unless an artifact was built for this tokenizer.
+        """Raise a FingerprintMismatch unless an artifact, whose manifest has ``recorded``, is for this tokenizer.
 
-        Args:
-            recorded: The tokenizer's entry in the artifact's manifest.
-            artifact: The artifact's path, for the message.
-            rebuild: Command that builds it again for this tokenizer.
+        ``artifact`` is its path, and ``rebuild`` the command that builds it again.
         """
         if not self.matches(recorded):
             built, this = short(recorded["fingerprint"]), short(self.fingerprint)
@@ -144,10 +141,9 @@ class Tokenizer:
     def encodes_to(self, token: int) -> bool:
         """Whether the model, without added tokens, turns the text of a token into that token."""
         model, name = self.backend.model, self.backend.id_to_token(token) or ""
-        itself: bool = model.token_to_id(name) == token
-        if itself and self.spec["model"]["type"] == "BPE":
-            itself = [part.id for part in call_backend(model.tokenize, name, self.name)] == [token]
-        return itself
+        if model.token_to_id(name) != token or self.spec["model"]["type"] != "BPE":
+            return bool(model.token_to_id(name) == token)
+        return [part.id for part in call_backend(model.tokenize, name, self.name)] == [token]
 
     # How it treats spaces and splits.
 
@@ -284,7 +280,7 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts, encoded at once on all cores."""
-        return [encoding.ids for encoding in encode_batch(self.backend.encode_batch_fast, texts, self.name)]
+        return list(encode_many(self.backend, texts, self.name))
 
     def encode_after_space(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts in the middle of a sentence, after a space."""

@@ -124,13 +124,10 @@ class IncrementalBPE:
         ends = self._ends(found)
         return floor, found[ends.index(fixed) :] if fixed in ends else self.spell(whole[fixed:])
 
-    def _is_sure(self, ids: Sequence[int], at: int, begin: int, after: str = "") -> bool:
-        """Whether a sure border is before ``ids[at]``, or between the last of ``ids`` and the character ``after``."""
-        if at == begin:
-            return True
-        after = after or (self._first(ids[at]) if at < len(ids) else "")
-        if not after:
-            return False
+    def _is_sure(self, ids: Sequence[int], at: int, begin: int, after: str) -> bool:
+        """Whether a sure border is between the id before ``at`` and the character ``after``, which may be none."""
+        if at == begin or not after:
+            return at == begin
         # A character may be spread over several tokens.
         before = self._last(ids[at - 1]) or _last_character(self._data(ids[max(begin, at - _CHARACTER) : at]))
         return bool(before) and self._borders.are_sure(before, after)
@@ -142,7 +139,7 @@ class IncrementalBPE:
             size += len(self.token_bytes[ids[at]])
             if len(ids) - at > _NEAR or size > _MUCH:
                 return None
-            if self._is_sure(ids, at, begin):
+            if self._is_sure(ids, at, begin, self._first(ids[at])):
                 return at
         return begin
 

@@ -103,19 +103,14 @@ class TailReencoder:
             token_bytes = list(map(self._token_bytes.__getitem__, new))
             ends = list(accumulate(map(len, token_bytes), initial=0))
             place, frontier = self._frontier(window, data, new, token_bytes, ends)
-            # The window is confirmed if the ids right before the boundary are the given ones, or, where these are not
-            # canonical, if enough of them stand at the same bytes.
-            if place is not None and common_prefix(ids[::-1], new[:place][::-1]) >= _SURE:
-                break
+            # The window is confirmed if enough of the given ids, which need not be canonical, stand at the same bytes.
             before = zip(new, (end - frontier for end in ends[1:]), strict=True)
             if len(self._ending(ids[-len(new) - 1 :]).intersection(before)) >= _SURE:
                 break
-        return (self.encode_mid_text(data), False) if place is None else (list(new[place:]), True)
+        return (self._encode_mid_text(data), False) if place is None else (list(new[place:]), True)
 
-    def encode_mid_text(self, data: bytes) -> list[int]:
+    def _encode_mid_text(self, data: bytes) -> list[int]:
         """The ids of bytes inside a text, without the space that some tokenizers put before every text."""
-        if self._inside:
-            return self.encode(data)
         found = None
         for sign in _SIGNS:
             before, ids = self._encoded(sign), self._encoded(sign + data)
