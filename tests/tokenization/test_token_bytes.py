@@ -11,7 +11,7 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from spectool import TokenizerError
 from spectool.tokenization.opening import open_tokenizer
-from spectool.tokenization.token_bytes import byte_symbols
+from spectool.tokenization.token_bytes import byte_symbols, text_of
 from spectool.tokenization.tokenizer import Tokenizer
 
 LOSSLESS_BYTE_LEVEL = ("gpt2", "gpt4o-o200k", "llama-3.2")
@@ -40,16 +40,6 @@ def test_specials_have_no_surface_and_other_added_tokens_have_one(byte_level: Ba
     assert tokenizer.token_bytes[tokenizer.vocabulary["<|endoftext|>"]] == b""
     assert tokenizer.token_bytes[tokenizer.vocabulary["<think>"]] == b"<think>"
     assert tokenizer.kind == "byte-level BPE"
-
-
-def test_the_space_before_a_text(sentence_piece: Backend, byte_level: Backend) -> None:
-    tokenizer = open_tokenizer(sentence_piece)
-    assert tokenizer.kind == "SentencePiece BPE"
-    assert tokenizer.leading_space
-    assert not open_tokenizer(byte_level).leading_space
-    ids = tokenizer.encode("kot kot")
-    assert ids == [tokenizer.vocabulary["▁kot"]] * 2
-    assert tokenizer.bytes_of(ids) == b"kot kot"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +83,7 @@ def test_random_ids_spell_what_the_backend_decodes(name: str, real: Callable[[st
     rng = random.Random(seed)
     usable = [i for i in range(tokenizer.size) if tokenizer.token_bytes[i]]
     # A whole character first: the backend's byte fallback shows broken bytes one mark each, Python one a run.
-    plain = [i for i in usable if _is_utf8(tokenizer.token_bytes[i])]
+    plain = [i for i in usable if text_of(tokenizer.token_bytes[i])]
     for _ in range(300):
         ids = rng.choices(plain, k=rng.randint(1, 8))
         assert tokenizer.bytes_of(ids).decode() == tokenizer.backend.decode(ids, skip_special_tokens=False), ids
@@ -101,14 +91,6 @@ def test_random_ids_spell_what_the_backend_decodes(name: str, real: Callable[[st
         for _ in range(300):
             ids = rng.choices(usable, k=rng.randint(1, 8))
             assert tokenizer.bytes_of(ids).decode("utf-8", "replace") == tokenizer.backend.decode(ids), ids
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def test_one_artificial_space_is_taken_off_each_edge() -> None:

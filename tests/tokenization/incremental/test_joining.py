@@ -18,28 +18,7 @@ PIECES = (
     *("漢字", "かな", "ไทย", "한국", "א", "क्ष", "𝒳", "0", "1", "12", "123", "2024", "٣", "²", "½", "Ⅷ", "1️⃣"),
     *(" ", "  ", "   ", " " * 17, "\n", "\n\n", "\r\n", "\r", "\t"),
     *("\t\t\t", " \n", "\n ", "\u00a0", "\u3000", "\u2028", "\x85", "\x0b", "\x1c", "\x00", "\x7f", "\u200b", "\ufeff"),
-    *(
-        ".",
-        ",",
-        "...",
-        "!",
-        "-",
-        "—",
-        "«",
-        "»",
-        "/",
-        "//",
-        "_",
-        "==",
-        "(",
-        ")",
-        "$",
-        "€",
-        "\\n",
-        "#",
-        "&amp;",
-        "http://",
-    ),
+    *(*".,!-—«»/_()$€#", "...", "//", "==", "\\n", "&amp;", "http://"),
     *("😀", "👨‍👩‍👧", "🇺🇦", "\ufe0f", "\u200d", "\ufffd", "\U000f0000", "\u0378"),
     *("<", "</", ">", "<un", "used5>", "<unused5>"),
     *("<table>", "<tool_call>", "[multimodal]", "</s>", "<s>", "<|im_end|>", "<0x0A>", "▁", "Ġ"),
@@ -91,9 +70,13 @@ def check_text(encoder: IncrementalBPE, oracle: Reference, text: str, rng: rando
     assert encoder.boundary_holds(left, right) == (not left or not right or edge in boundaries), (text, at)
 
     # A floor inside the canonical ids, and one behind ids that are not canonical.
-    check_floor(encoder, oracle, whole, data, left, right, rng.randrange(len(left) + 1))
     loose = loosened(encoder, left, rng)
-    check_floor(encoder, oracle, whole, data, loose, right, len(loose))
+    for before, floor in ((left, rng.randrange(len(left) + 1)), (loose, len(loose))):
+        found = joined(encoder.join(before, right, floor), before)
+        assert found[:floor] == before[:floor], (data, floor)
+        assert oracle.bytes_of(found) == data, (data, floor)
+        if (edge := oracle.ends(before[:floor])[-1]) in boundaries:
+            assert found[floor:] == whole[boundaries.index(edge) :], (data, before, floor)
     half = rng.randrange(len(data) + 1)
     broken = list(encoder.spell(data[:half]))
     found = joined(encoder.join_bytes(broken, data[half:], len(broken)), broken)
@@ -117,31 +100,6 @@ def loosened(encoder: IncrementalBPE, ids: list[int], rng: random.Random) -> lis
     return [*ids[:at], *encoder.spell(data[:cut]), *encoder.spell(data[cut:]), *ids[at + 1 :]]
 
 
-def check_floor(
-    encoder: IncrementalBPE,
-    oracle: Reference,
-    whole: list[int],
-    data: bytes,
-    left: list[int],
-    right: tuple[int, ...],
-    floor: int,
-) -> None:
-    found = joined(encoder.join(left, right, floor), left)
-    assert found[:floor] == left[:floor], (data, floor)
-    assert oracle.bytes_of(found) == data, (data, floor)
-    edge, boundaries = oracle.ends(left[:floor])[-1], oracle.ends(whole)
-    if edge in boundaries:
-        assert found[floor:] == whole[boundaries.index(edge) :], (data, left, floor)
-
-
-def check_texts(
-    tokenizer: Tokenizer, encoder: IncrementalBPE, lines: list[str], rng: random.Random, count: int
-) -> tuple[int, int]:
-    oracle, added = Reference(tokenizer), list(RunningText(tokenizer).added.values())
-    kept = sum(check_text(encoder, oracle, draw(rng, lines, added), rng) for _ in range(count))
-    return kept, count - kept
-
-
 @pytest.mark.parametrize(("name", "count"), counted(150, 1000))
 def test_joined_pieces_are_the_whole_text(
     name: str,
@@ -151,8 +109,9 @@ def test_joined_pieces_are_the_whole_text(
     lines: list[str],
     rng: random.Random,
 ) -> None:
-    kept, lossy = check_texts(real(name), encoder(name), lines, rng, count)
-    print(f"{name}: {kept:,} texts, no mismatch; {lossy:,} left out, whose bytes the tokenizer does not keep")
+    oracle, added = Reference(real(name)), list(RunningText(real(name)).added.values())
+    kept = sum(check_text(encoder(name), oracle, draw(rng, lines, added), rng) for _ in range(count))
+    print(f"{name}: {kept:,} texts, no mismatch; {count - kept:,} left out, whose bytes the tokenizer does not keep")
     assert kept > 0.6 * count
 
 
