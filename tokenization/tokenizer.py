@@ -269,8 +269,9 @@ class Tokenizer:
         if not (self._removes_space and data.startswith(b" ")):
             return data
         name = self.backend.id_to_token(ids[0]) or ""
-        # A space in a token's name is kept by Metaspace, which removes the sign for one.
-        return data if self.has_step("Metaspace", "decoder") and name.startswith(" ") else data[1:]
+        # Metaspace removes its sign, and no space that is written in another way, as in an added token or ``<0x20>``.
+        signs = tuple(step["replacement"] for step in self.steps("decoder") if step["type"] == "Metaspace")
+        return data[1:] if name.startswith(signs or "") else data
 
     # The ids of texts.
 

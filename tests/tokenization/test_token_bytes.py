@@ -94,8 +94,12 @@ def test_random_ids_spell_what_the_backend_decodes(name: str, real: Callable[[st
 
 
 def test_one_artificial_space_is_taken_off_each_edge() -> None:
-    backend = Backend(models.WordLevel({"?": 0, "▁": 1, "▁a": 2, "b": 3, "▁▁": 4}, unk_token="?"))
+    backend = Backend(models.WordLevel({"?": 0, "▁": 1, "▁a": 2, "b": 3, "▁▁": 4, "<0x20>": 5}, unk_token="?"))
     backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
     tokenizer = open_tokenizer(backend)
     for ids, expected in (([2, 2], b"a a"), ([1, 2], b" a"), ([3, 2], b"b a"), ([4], b" "), ([1], b""), ([], b"")):
+        assert tokenizer.bytes_of(ids) == expected == backend.decode(ids).encode()
+    backend.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()])  # which removes signs alone
+    tokenizer = open_tokenizer(backend)
+    for ids, expected in (([2, 2], b"a a"), ([1, 2], b" a"), ([5, 2], b"  a"), ([5], b" ")):
         assert tokenizer.bytes_of(ids) == expected == backend.decode(ids).encode()
