@@ -87,7 +87,7 @@ def decoder_steps(spec: Mapping[str, Any], tokenizer: str) -> list[DecoderStep]:
         match step["type"]:
             case "ByteLevel":
                 steps.append(_byte_level)
-            case "ByteFallback":
+            case "ByteFallback" if not fused:  # it reads single tokens
                 steps.append(_byte_fallback)
             case "Metaspace":
                 steps.append(methodcaller("replace", step["replacement"], " "))
@@ -95,7 +95,7 @@ def decoder_steps(spec: Mapping[str, Any], tokenizer: str) -> list[DecoderStep]:
                 steps.append(methodcaller("replace", step["pattern"]["String"], step["content"]))
             case "Strip" if fused and not step["stop"]:
                 pass  # at the beginning of a text: `Tokenizer.bytes_of`
-            case kind if kind != "Fuse":
+            case kind if kind not in ("ByteFallback", "Fuse"):
                 raise TokenizerError(
                     f"{tokenizer}: decoder step {kind!r} is not supported; expected one of {', '.join(DECODERS)}; "
                     "Replace of a string, not of a regular expression with operators; and Strip at the beginning of a "
