@@ -228,7 +228,7 @@ class Tokenizer:
     def decoded_names(self) -> Mapping[int, str]:
         """The name that each id is decoded as; of a normalized added token, its normalized content."""
         names = {index: name for name, index in self.vocabulary.items()}
-        added = {token["id"]: self.backend.id_to_token(token["id"]) for token in self.spec["added_tokens"]}
+        added = {token["id"]: self.backend.id_to_token(token["id"]) or "" for token in self.spec["added_tokens"]}
         for name, index in self.vocabulary.items() if len(names) < len(self.vocabulary) else ():
             if names[index] != name and index not in added:
                 raise TokenizerError(

@@ -141,14 +141,9 @@ def test_many_ids_or_merges_that_changed_are_met_by_the_sample(shared: Path, nam
     vocabulary = spec["model"]["vocab"]
     names = [entry[0] for entry in vocabulary] if isinstance(vocabulary, list) else list(vocabulary)
     moved = names[1000::200]
-    if isinstance(vocabulary, list):
-        places = {name: place for place, name in enumerate(names)}
-        for one, other in zip(moved[::2], moved[1::2], strict=False):
-            a, b = places[one], places[other]
-            vocabulary[a], vocabulary[b] = vocabulary[b], vocabulary[a]
-    else:
-        for one, other in zip(moved[::2], moved[1::2], strict=False):
-            vocabulary[one], vocabulary[other] = vocabulary[other], vocabulary[one]
+    keys = {name: place if isinstance(vocabulary, list) else name for place, name in enumerate(names)}
+    for one, other in zip(map(keys.get, moved[::2]), map(keys.get, moved[1::2]), strict=False):
+        vocabulary[one], vocabulary[other] = vocabulary[other], vocabulary[one]
     assert fingerprint(Backend.from_str(json.dumps(spec))) != first
     if merges := spec["model"].get("merges"):
         spec = json.loads(file.read_text(encoding="utf-8"))

@@ -253,14 +253,13 @@ def test_a_model_that_stops_at_unknown_text_has_an_identity(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("name", "found"), [("bert-base-uncased", "WordPiece"), ("herbert-base-cased", "BPE with end_of_word_suffix")]
 )
-def test_tokenizers_of_no_causal_language_model_are_refused_by_name(shared: Path, name: str, found: str) -> None:
+def test_tokenizers_of_no_causal_language_model_are_refused_by_name(
+    shared: Path, name: str, found: str, byte_level: Backend
+) -> None:
     for source in (shared / "tokenizers" / name, shared / "tokenizers" / name / "tokenizer.json"):
         with pytest.raises(TokenizerError, match=rf"{name}.*: expected BPE without marks.*got {found}"):
             open_tokenizer(source)
-
-
-def test_a_model_that_leaves_out_merges_at_random_is_refused(tmp_path: Path, byte_level: Backend) -> None:
-    byte_level.model.dropout = 0.1
+    byte_level.model.dropout = 0.1  # leaves out merges at random
     with pytest.raises(TokenizerError, match=r"without dropout, .* got BPE with dropout"):
         open_tokenizer(byte_level)
 

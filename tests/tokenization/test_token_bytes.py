@@ -29,13 +29,6 @@ def test_byte_symbols_name_every_byte_once() -> None:
     assert symbols["é"] == 0xE9
 
 
-def test_the_same_bytes_from_both_families(byte_level: Backend, sentence_piece: Backend) -> None:
-    left, right = open_tokenizer(byte_level), open_tokenizer(sentence_piece)
-    assert left.token_bytes[left.vocabulary["Ġkot"]] == right.token_bytes[right.vocabulary["▁kot"]] == b" kot"
-    assert left.token_bytes[left.vocabulary["Ċ"]] == right.token_bytes[right.vocabulary["<0x0A>"]] == b"\n"
-    assert left.token_bytes[left.vocabulary["Ã"]] == right.token_bytes[right.vocabulary["<0xC3>"]] == b"\xc3"
-
-
 def test_specials_have_no_surface_and_other_added_tokens_have_one(byte_level: Backend) -> None:
     tokenizer = open_tokenizer(byte_level)
     assert tokenizer.token_bytes[tokenizer.vocabulary["<|endoftext|>"]] == b""
