@@ -48,10 +48,9 @@ class Side:
     risks: NDArray[np.float16]
     """Absorption risk of each id, float16 ``[ids]``; NaN for a token that was never last in the sample of `align`.
 
-    P(token, when it is the last token of the text so far, is replaced once the next token's bytes follow). It is
-    counted where the text so far ends with a token of the other side, and the next token is the other side's too. So
-    ``alignment.target.risks[ids[-1]]`` is how likely the end of a translated draft is to be wrong, unless the draft
-    goes one token further. The risks of rare tokens are drawn towards the share of all tokens.
+    It is P(the token, as the last one of a text that ends with a token of the other side, is replaced once the other
+    side's next token follows): how likely the end of a translated draft is to be wrong. Those of rare tokens are drawn
+    towards the share of all tokens.
     """
 
 
@@ -75,15 +74,13 @@ class Alignment(Artifact):
         """
         super().__init__(path)
         self.draft, self.target = (self._side(*sides) for sides in SIDES)
-        size = len(self.draft.counterpart)
-        self.prefix_index = self._ids("prefix_index", 0, size)
+        self.prefix_index = self._ids("prefix_index", 0, size := len(self.draft.counterpart))
         rows = len(self.prefix_index)
         self._expect(rows <= size, f"{rows} rows, expected at most {size}", "prefix_index")
-        for (role, other), side, across in zip(
-            SIDES, (self.draft, self.target), (self.target, self.draft), strict=True
-        ):
-            both = (across.counterpart[side.counterpart[side.counterpart != NONE]] != NONE).all()
-            self._expect(bool(both), "an id is shared in one direction only", f"{role}_to_{other}")
+        forth, back = self.draft.counterpart, self.target.counterpart
+        for name, there, home in (("draft_to_target", forth, back), ("target_to_draft", back, forth)):
+            both = (home[there[there != NONE]] != NONE).all()
+            self._expect(bool(both), "an id is shared in one direction only", name)
 
     def require(self, draft: Tokenizer, target: Tokenizer) -> tuple[Tokenizer, Tokenizer]:
         """Check that the alignment was built for these two tokenizers, in this direction.
@@ -107,7 +104,8 @@ class Alignment(Artifact):
         return draft.with_token_bytes(self.draft.token_bytes), target.with_token_bytes(self.target.token_bytes)
 
     def _side(self, role: str, other: str) -> Side:
-        size, across = (self._size(each) for each in (role, other))
+        size, across = (self.manifest.tokenizers[each]["size"] for each in (role, other))
+        self._expect(0 < size < MOST_IDS, f"the {role} tokenizer has {size} ids, expected 1 to {MOST_IDS}")
         counterpart = self._ids(f"{role}_to_{other}", NONE, across, size)
         written, spelled = f"{role}_token_bytes", f"{role}_spellings"
         token_bytes = self._lists(written, self._array(written, "uint8"), size)
@@ -123,18 +121,10 @@ class Alignment(Artifact):
         risks = self._array(f"{role}_risks", "float16", size)
         are_shares = np.isnan(risks) | ((risks >= 0) & (risks <= 1))
         self._expect(bool(are_shares.all()), "risks outside 0 to 1", f"{role}_risks")
-        return Side(counterpart, spellings, self._by_ids(role), token_bytes, risks)
-
-    def _by_ids(self, role: str) -> bool:
         figures = self.manifest.statistics.get(role)
-        found = figures.get("by_ids") if isinstance(figures, dict) else None
-        self._expect(isinstance(found, bool), f"statistics.{role}.by_ids is {found!r}, expected true or false")
-        return bool(found)
-
-    def _size(self, role: str) -> int:
-        size: int = self.manifest.tokenizers[role]["size"]
-        self._expect(0 < size < MOST_IDS, f"the {role} tokenizer has {size} ids, expected 1 to {MOST_IDS}")
-        return size
+        by_ids = figures.get("by_ids") if isinstance(figures, dict) else None
+        self._expect(isinstance(by_ids, bool), f"statistics.{role}.by_ids is {by_ids!r}, expected true or false")
+        return Side(counterpart, spellings, bool(by_ids), token_bytes, risks)
 
     def _ids(self, name: str, low: int, above: int, size: int | None = None) -> NDArray[np.int32]:
         """An array of ids from ``low`` to below ``above``; ``size`` is its length, None for any."""
@@ -155,14 +145,10 @@ def alignment_arrays(draft: Side, target: Side, prefix_index: NDArray[np.int32])
     """The arrays of an alignment."""
     arrays = {"prefix_index": typed(prefix_index, "int32")}
     for (role, other), side in zip(SIDES, (draft, target), strict=True):
-        token_bytes = Lists.of(side.token_bytes)
         arrays[f"{role}_to_{other}"] = typed(side.counterpart, "int32")
-        spellings = Lists.of(side.spellings, "int32")
-        arrays[f"{role}_spellings"] = typed(spellings.values, "int32")
-        arrays[f"{role}_spellings_offsets"] = typed(spellings.offsets, "uint32")
-        arrays[f"{role}_token_bytes_offsets"] = typed(token_bytes.offsets, "uint32")
-        arrays[f"{role}_token_bytes"] = typed(token_bytes.values, "uint8")
+        for name, lists, kind in (("spellings", side.spellings, "int32"), ("token_bytes", side.token_bytes, "uint8")):
+            together = Lists.of(lists, kind)
+            arrays[f"{role}_{name}"], arrays[f"{role}_{name}_offsets"] = together.values, together.offsets
         arrays[f"{role}_risks"] = typed(side.risks, "float16")
-    return dict(
-        sorted(arrays.items(), key=lambda each: -each[1].itemsize)
-    )  # where numbers are mapped, they are aligned
+    # Where numbers are mapped, they are aligned.
+    return dict(sorted(arrays.items(), key=lambda each: -each[1].itemsize))

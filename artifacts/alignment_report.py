@@ -54,7 +54,7 @@ def checked_sides(manifest: Manifest) -> list[tuple[str, str, JoinCheck]]:
     """Each side of an alignment: its role, its name and what was found; of the draft the worse of check and sample.
 
     Raises:
-        ArtifactError: The manifest lacks a figure.
+        ArtifactError: The manifest lacks a figure, or has one that cannot be.
     """
     sides, statistics = [], manifest.statistics
     try:
@@ -64,9 +64,11 @@ def checked_sides(manifest: Manifest) -> list[tuple[str, str, JoinCheck]]:
             if side == "draft":  # the sample was joined as committed text is
                 sample = JoinCheck(int(replayed["other_tokens"]), int(replayed["different_tokens"]))
                 found = max(found, sample, key=lambda check: check.share)
+            if not 0 <= found.different <= found.places:
+                raise ValueError(f"{found.different} of {found.places} places")
             sides.append((side, manifest.tokenizers[side]["name"], found))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise ArtifactError(
-            f"the manifest of this alignment lacks a figure of its check ({error}). Align again"
+            f"the check in this alignment's manifest lacks a figure or has a wrong one ({error}). Align again"
         ) from error
     return sides

@@ -15,6 +15,7 @@ import tokenizers
 from spectool import TokenizerError
 
 FIX_TOKENIZER = "Fix tokenizer.json, or use another tokenizer"
+_BATCH = 4096  # texts encoded at once
 _STEPS = ("normalizer", "pre_tokenizer", "decoder")
 _CHILDREN = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "decoder": "decoders"}  # of a Sequence
 
@@ -71,6 +72,13 @@ def encode_batch(encode: Callable[..., Any], text: str | Sequence[str], name: st
     """What ``encode``, a method of the backend called ``name``, makes of text or texts, without template tokens."""
     with backend_errors(name):
         return encode(text, add_special_tokens=False)
+
+
+def encode_many(backend: tokenizers.Tokenizer, texts: Sequence[str], name: str) -> Iterator[list[int]]:
+    """Yield the ids of each text, as `encode_batch`, some thousand texts at once."""
+    for begin in range(0, len(texts), _BATCH):
+        encodings = encode_batch(backend.encode_batch_fast, texts[begin : begin + _BATCH], name)
+        yield from (encoding.ids for encoding in encodings)
 
 
 def call_backend(method: Callable[[str], Any], text: str, name: str) -> Any:

@@ -17,7 +17,7 @@ from spectool import TokenizerError
 from spectool.tokenization.backend import backend_errors, sections, with_added_tokens
 from spectool.tokenization.hub_names import cached_snapshot, looks_like_hub_id, require_on_hub
 from spectool.tokenization.roles import find_roles
-from spectool.tokenization.tokenizer import Tokenizer
+from spectool.tokenization.tokenizer import MOST_IDS, Tokenizer
 
 _SAVED = "Expected what AutoTokenizer.from_pretrained(ID).save_pretrained(DIR) writes"
 _POINTER = b"version https://git-lfs"  # what Git LFS leaves of a file that it has not downloaded
@@ -58,7 +58,8 @@ def open_tokenizer(source: Any) -> Tokenizer:
     if (cached := cached_tokenizer(name)) is not None:
         return cached
     require_on_hub(name)
-    return _from_transformers(name, _load_with_transformers(name), ())
+    loaded = _load_with_transformers(name)
+    return cached_tokenizer(name) or _from_transformers(name, loaded, ())  # with the ends of text next to it
 
 
 def cached_tokenizer(name: str) -> Tokenizer | None:
@@ -129,8 +130,9 @@ def _build(
     _require_causal(name, backend.model)
     specials = [token.content for token in backend.get_added_tokens_decoder().values() if token.special]
     # Models may declare ids beyond the tokenizer.
-    known = [index for index in eos_ids if index >= 0 and backend.id_to_token(index) is not None]
-    return Tokenizer(name, backend, find_roles(backend.token_to_id, specials, declared, known))
+    known = [index for index in eos_ids if 0 <= index < MOST_IDS and backend.id_to_token(index) is not None]
+    with backend_errors(name, "a token that its configuration names cannot be looked up"):
+        return Tokenizer(name, backend, find_roles(backend.token_to_id, specials, declared, known))
 
 
 def _require_causal(name: str, model: Any) -> None:
@@ -147,7 +149,7 @@ def _require_causal(name: str, model: Any) -> None:
 def _ids(value: Any) -> tuple[int, ...]:
     """The ids in a configuration's value: one, several, or none."""
     several = value if isinstance(value, list | tuple | set | frozenset) else [value]
-    return tuple(item for item in several if isinstance(item, int))
+    return tuple(item for item in several if type(item) is int)
 
 
 def _read_backend(path: Path) -> tokenizers.Tokenizer:

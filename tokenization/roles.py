@@ -24,7 +24,7 @@ _BEGIN_NAMES = ("<s>", "<bos>", "[BOS]", "[SOS]", "<|begin_of_text|>", "<|bos|>"
 _PAD_NAMES = ("<pad>", "[PAD]", "<|finetune_right_pad_id|>")
 _UNKNOWN_NAMES = ("<unk>", "[UNK]")
 # Names in brackets with a letter inside, such as ``<s>``, ``<|im_end|>``, ``[PAD]`` and ``▁<EOT>``, and bare ones.
-_CONTROL_NAME = re.compile(r"[▁Ġ ]?[<\[].*[^\W\d_].*[>\]]|(?i:bos|eos|pad|unk|sep|cls|mask)", re.DOTALL)
+_CONTROL_NAME = re.compile(r"[▁Ġ ]?[<\[][\W\d_]*[^\W\d_].*[>\]]|(?i:bos|eos|pad|unk|sep|cls|mask)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

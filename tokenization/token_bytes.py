@@ -6,12 +6,11 @@ They follow the tokenizer's own decoder step by step:
     SentencePiece       "▁caf" "<0xC3>"   -> b" caf" b"\\xc3"
 
 so joined token bytes are what ``decode`` gives inside a running text. At the beginning of a text, some decoders remove
-one space that is not part of it (`removes_leading_space`). Decoders that join words, of WordPiece and of word-end
-marks, are refused: no causal language model has them.
+one space that is not part of it. Decoders that join words, of WordPiece and of word-end marks, are refused.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from operator import methodcaller
 from typing import Any
@@ -22,9 +21,8 @@ from numpy.typing import NDArray
 from spectool import TokenizerError
 from spectool.tokenization.backend import steps_of
 
-_DecoderStep = Callable[[str], str | bytes]
+DecoderStep = Callable[[str], str | bytes]
 DECODERS = ("ByteFallback", "ByteLevel", "Fuse", "Metaspace", "Replace", "Sequence", "Strip")
-_FUSING = ("ByteLevel", "Fuse")  # make one string of all tokens
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>\Z")
 
 
@@ -68,29 +66,6 @@ def byte_symbols() -> dict[str, int]:
     return {chr(b): b for b in printable} | {chr(0x100 + i): b for i, b in enumerate(others)}
 
 
-def token_bytes(spec: Mapping[str, Any], names: Mapping[int, str], specials: frozenset[int]) -> list[bytes]:
-    """The bytes of every id up to the highest in ``names``; empty for ``specials`` and ids without a name.
-
-    Raises:
-        TokenizerError: The decoder has a step that this version does not know.
-    """
-    steps = _decoder_steps(spec)
-    token_bytes = [b""] * (max(names, default=-1) + 1)
-    for index, name in names.items():
-        if index not in specials:
-            token_bytes[index] = _raw(name, steps)
-    return token_bytes
-
-
-def removes_leading_space(spec: Mapping[str, Any]) -> bool:
-    """Whether the decoder removes a space at the beginning of a text."""
-    return spec.get("decoder") is None or any(
-        (step["type"] == "Strip" and step["start"] > 0 and step["content"] == " ")
-        or (step["type"] == "Metaspace" and step.get("prepend_scheme") != "never")
-        for step in steps_of(spec, "decoder")
-    )
-
-
 def text_of(raw: bytes) -> str:
     """Bytes as text; empty if they are not whole characters."""
     try:
@@ -99,42 +74,44 @@ def text_of(raw: bytes) -> str:
         return ""
 
 
-def _raw(token: str, steps: list[_DecoderStep]) -> bytes:
-    piece: str | bytes = token
-    for step in steps:
-        if isinstance(piece, bytes):
-            break
-        piece = step(piece)
-    return piece if isinstance(piece, bytes) else piece.encode("utf-8", "surrogatepass")
+def decoder_steps(spec: Mapping[str, Any], tokenizer: str) -> list[DecoderStep]:
+    """What the decoder in a ``spec`` does to each token by itself.
 
-
-def _decoder_steps(spec: Mapping[str, Any]) -> list[_DecoderStep]:
-    if spec.get("decoder") is None:  # tokens are written with a space between any two
+    Raises:
+        TokenizerError: The decoder of the ``tokenizer`` of this name has a step that this version does not know.
+    """
+    if spec["decoder"] is None:  # tokens are written with a space between any two
         return [" ".__add__]
-    steps, fused = [], False
+    steps, fused = list[DecoderStep](), False
     for step in steps_of(spec, "decoder"):
-        fused |= step["type"] in _FUSING
-        at_the_beginning = fused and step["type"] == "Strip" and not step["stop"]  # of a text: `removes_leading_space`
-        if step["type"] != "Fuse" and not at_the_beginning:
-            steps.append(_decoder_step(step))
+        match step["type"]:
+            case "ByteLevel":
+                steps.append(_byte_level)
+            case "ByteFallback" if not fused:  # it reads single tokens
+                steps.append(_byte_fallback)
+            case "Metaspace":
+                steps.append(methodcaller("replace", step["replacement"], " "))
+            case "Replace" if "String" in step["pattern"]:
+                steps.append(methodcaller("replace", step["pattern"]["String"], step["content"]))
+            case "Strip" if fused and not step["stop"]:
+                pass  # at the beginning of a text: `Tokenizer.bytes_of`
+            case kind if kind not in ("ByteFallback", "Fuse"):
+                raise TokenizerError(
+                    f"{tokenizer}: decoder step {kind!r} is not supported; expected one of {', '.join(DECODERS)}; "
+                    "Replace of a string, not of a regular expression with operators; and Strip at the beginning of a "
+                    "text, after Fuse or ByteLevel. Change the decoder in tokenizer.json, or give another tokenizer"
+                )
+        fused |= step["type"] in ("ByteLevel", "Fuse")  # which make one string of all tokens
     return steps
 
 
-def _decoder_step(step: dict[str, Any]) -> _DecoderStep:
-    match step["type"]:
-        case "ByteLevel":
-            return _byte_level
-        case "ByteFallback":
-            return _byte_fallback
-        case "Metaspace":
-            return methodcaller("replace", step["replacement"], " ")
-        case "Replace" if "String" in step["pattern"]:
-            return methodcaller("replace", step["pattern"]["String"], step["content"])
-    raise TokenizerError(
-        f"decoder step {step['type']!r} is not supported; expected one of {', '.join(DECODERS)}; Replace of a string, "
-        "not of a regular expression with operators; and Strip at the beginning of a text, after Fuse or ByteLevel. "
-        "Change the decoder in tokenizer.json, or give another tokenizer"
-    )
+def decoded(token: str, steps: Iterable[DecoderStep]) -> bytes:
+    """The bytes of a token after these steps of a decoder."""
+    piece: str | bytes = token
+    for step in steps:
+        if isinstance(piece, str):
+            piece = step(piece)
+    return piece if isinstance(piece, bytes) else piece.encode("utf-8", "surrogatepass")
 
 
 _SYMBOLS = byte_symbols()

@@ -13,10 +13,10 @@ from typing import Any
 import tokenizers
 
 from spectool import FingerprintMismatch, TokenizerError, escaped_name
-from spectool.tokenization.backend import call_backend, encode_batch, sections, steps_of, with_added_tokens
+from spectool.tokenization.backend import call_backend, encode_batch, encode_many, sections, steps_of, with_added_tokens
 from spectool.tokenization.fingerprint import fingerprint_of, short
 from spectool.tokenization.roles import Roles, names_control
-from spectool.tokenization.token_bytes import removes_leading_space, token_bytes
+from spectool.tokenization.token_bytes import decoded, decoder_steps
 
 MOST_IDS = 1 << 24  # of one tokenizer: lists have a place for each id up to the highest
 
@@ -48,12 +48,9 @@ class Tokenizer:
         return fits and bool(recorded["fingerprint"] == self.fingerprint)
 
     def require(self, recorded: Mapping[str, Any], artifact: str, rebuild: str) -> None:
-        """Raise a FingerprintMismatch unless an artifact was built for this tokenizer.
+        """Raise a FingerprintMismatch unless an artifact, whose manifest has ``recorded``, is for this tokenizer.
 
-        Args:
-            recorded: The tokenizer's entry in the artifact's manifest.
-            artifact: The artifact's path, for the message.
-            rebuild: Command that builds it again for this tokenizer.
+        ``artifact`` is its path, and ``rebuild`` the command that builds it again.
         """
         if not self.matches(recorded):
             built, this = short(recorded["fingerprint"]), short(self.fingerprint)
@@ -144,10 +141,9 @@ class Tokenizer:
     def encodes_to(self, token: int) -> bool:
         """Whether the model, without added tokens, turns the text of a token into that token."""
         model, name = self.backend.model, self.backend.id_to_token(token) or ""
-        itself: bool = model.token_to_id(name) == token
-        if itself and self.spec["model"]["type"] == "BPE":
-            itself = [part.id for part in call_backend(model.tokenize, name, self.name)] == [token]
-        return itself
+        if model.token_to_id(name) != token or self.spec["model"]["type"] != "BPE":
+            return bool(model.token_to_id(name) == token)
+        return [part.id for part in call_backend(model.tokenize, name, self.name)] == [token]
 
     # How it treats spaces and splits.
 
@@ -184,15 +180,13 @@ class Tokenizer:
         return len(first) > 1 or self.spec["decoder"] is None
 
     @cached_property
-    def _with_space(self) -> frozenset[int]:
-        """Added tokens that begin with a space which decoding keeps, because it removes only the sign for one."""
-        added = [token["id"] for token in self.spec["added_tokens"] if self.has_step("Metaspace", "decoder")]
-        return frozenset(index for index in added if (self.backend.id_to_token(index) or "").startswith(" "))
-
-    @cached_property
     def _removes_space(self) -> bool:
         """Whether decoding removes a leading space, even if encoding did not add it."""
-        return removes_leading_space(self.spec)
+        return self.spec["decoder"] is None or any(
+            (step["type"] == "Strip" and step["start"] > 0 and step["content"] == " ")
+            or (step["type"] == "Metaspace" and step.get("prepend_scheme") != "never")
+            for step in self.steps("decoder")
+        )
 
     @cached_property
     def text_splits(self) -> Any:
@@ -234,10 +228,7 @@ class Tokenizer:
     def decoded_names(self) -> Mapping[int, str]:
         """The name that each id is decoded as; of a normalized added token, its normalized content."""
         names = {index: name for name, index in self.vocabulary.items()}
-        added = {
-            token["id"]: self.backend.id_to_token(token["id"]) or token["content"]
-            for token in self.spec["added_tokens"]
-        }
+        added = {token["id"]: self.backend.id_to_token(token["id"]) or "" for token in self.spec["added_tokens"]}
         for name, index in self.vocabulary.items() if len(names) < len(self.vocabulary) else ():
             if names[index] != name and index not in added:
                 raise TokenizerError(
@@ -252,10 +243,10 @@ class Tokenizer:
         Raises:
             TokenizerError: The decoder has a step that this version does not know.
         """
-        try:
-            return token_bytes(self.spec, names, specials)
-        except TokenizerError as error:
-            raise TokenizerError(f"{self.name}: {error}") from error
+        steps, found = decoder_steps(self.spec, self.name), [b""] * (max(names, default=-1) + 1)
+        for index in names.keys() - specials:
+            found[index] = decoded(names[index], steps)
+        return found
 
     def token_bytes_of(self, tokens: Iterable[int]) -> list[bytes]:
         """The bytes of a few ids, without computing all of them; empty for missing ids."""
@@ -271,9 +262,13 @@ class Tokenizer:
 
     def bytes_of(self, ids: Iterable[int]) -> bytes:
         """The bytes of a whole text: its joined token bytes, without the space that decoding removes before them."""
-        ids = list(ids)
-        removed = self._removes_space and not (ids and ids[0] in self._with_space)
-        return b"".join(map(self.token_bytes.__getitem__, ids)).removeprefix(b" " * removed)
+        data = b"".join(map(self.token_bytes.__getitem__, ids := list(ids)))
+        if not (self._removes_space and data.startswith(b" ")):
+            return data
+        name = self.backend.id_to_token(ids[0]) or ""
+        # Metaspace removes its sign, and no space that is written in another way, as in an added token or ``<0x20>``.
+        signs = tuple(step["replacement"] for step in self.steps("decoder") if step["type"] == "Metaspace")
+        return data[1:] if name.startswith(signs or "") else data
 
     # The ids of texts.
 
@@ -283,7 +278,7 @@ class Tokenizer:
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts, encoded at once on all cores."""
-        return [encoding.ids for encoding in encode_batch(self.backend.encode_batch_fast, texts, self.name)]
+        return list(encode_many(self.backend, texts, self.name))
 
     def encode_after_space(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts in the middle of a sentence, after a space."""

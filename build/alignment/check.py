@@ -63,8 +63,8 @@ def check_joins(
     Args:
         role: Which side ``other`` is: ``draft`` compares committed text, ``target`` proposals.
         source: The tokenizer of the other side.
-        other: The tokenizer whose ids are joined.
-        encoder: What joins them.
+        other: The tokenizer whose ids ``encoder`` joins.
+        encoder: As `encoder_of` gives it.
         spellings: Tokens of ``source`` in ids of ``other``.
         texts: Short ones, because each of their prefixes is encoded.
     """

@@ -11,14 +11,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.tokenization.backend import encode_batch
+from spectool.tokenization.backend import encode_many
 from spectool.tokenization.incremental.by_ids import IncrementalEncoder
 from spectool.tokenization.incremental.translated_text import TranslatedText
 from spectool.tokenization.token_bytes import text_of
 from spectool.tokenization.tokenizer import Tokenizer
 
 PRIOR = 5  # occurrences that the share of all tokens counts for in the risk of one
-_BATCH = 4096  # texts encoded at once
 
 
 class Written(NamedTuple):
@@ -30,15 +29,12 @@ class Written(NamedTuple):
 
 def written(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterator[Written]:
     """Encode whole texts; special tokens are not recognized in text."""
-    for begin in range(0, len(texts), _BATCH):
-        batch = texts[begin : begin + _BATCH]
-        encodings = encode_batch(tokenizer.plain_backend.encode_batch_fast, batch, tokenizer.name)
-        for encoding, text in zip(encodings, batch, strict=True):
-            token_bytes = [tokenizer.token_bytes[token] for token in encoding.ids]
-            joined = b"".join(token_bytes)
-            shift = int(tokenizer.leading_space and joined.startswith(b" "))
-            ends = [end - shift for end in accumulate(map(len, token_bytes))]
-            yield Written(encoding.ids, ends if joined[shift:] == text.encode() else None)
+    for text, ids in zip(texts, encode_many(tokenizer.plain_backend, texts, tokenizer.name), strict=True):
+        token_bytes = [tokenizer.token_bytes[token] for token in ids]
+        joined = b"".join(token_bytes)
+        shift = int(tokenizer.leading_space and joined.startswith(b" "))
+        ends = [end - shift for end in accumulate(map(len, token_bytes))]
+        yield Written(ids, ends if joined[shift:] == text.encode() else None)
 
 
 def with_leading_space(target: Tokenizer, texts: Iterable[str]) -> list[str]:
@@ -58,13 +54,7 @@ def with_leading_space(target: Tokenizer, texts: Iterable[str]) -> list[str]:
 def translate_text(
     translated: TranslatedText, data: bytes, tokens: Sequence[int], ends: Sequence[int]
 ) -> Iterator[list[int] | None]:
-    """Append the tokens of a text to ``translated``, one by one, as generation does with committed tokens.
-
-    Args:
-        translated: Where they are appended.
-        data: The bytes of the text.
-        tokens: Its ids.
-        ends: The byte at which each of them ends.
+    """Append the tokens of a text one by one, as generation does; each ends at one of the ``ends`` in its ``data``.
 
     Yields:
         For each token, the ids that it took away from the end; None inside a character, where nothing is appended.
@@ -91,11 +81,6 @@ class ReplayCounts:
     # the following one's bytes replaced it (tail absorption); int64 ``[ids of other]``.
     last: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     replaced: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-
-    def as_dict(self) -> dict[str, int]:
-        """The counts as JSON values."""
-        counted = ("texts", "lossy_texts", "other_tokens", "different_tokens", "tokens")
-        return {name: getattr(self, name) for name in counted}
 
 
 def replay_text(
@@ -149,8 +134,7 @@ def absorption_risks(last: NDArray[np.int64], replaced: NDArray[np.int64]) -> ND
     """How often following text replaces each id, estimated from how often it was last and how often it was replaced.
 
     A few occurrences say little, so each id counts as last `PRIOR` more times, with the share of all ids. Where that is
-    5%, an id that was replaced three times of three has (3 + 5 · 0.05) / (3 + 5) = 41%. If it was replaced none of
-    three times, it has 3%.
+    5%, an id that was replaced three times of three has (3 + 5 · 0.05) / (3 + 5) = 41%, and one that was not has 3%.
 
     Returns:
         Float16 ``[ids]``; NaN for ids that were never last.

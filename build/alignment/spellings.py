@@ -1,14 +1,10 @@
 """How one tokenizer's tokens are spelled in another's ids, inside a text."""
 
-from itertools import islice
-
-from spectool.tokenization.backend import encode_batch
+from spectool.tokenization.backend import encode_many
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.token_bytes import text_of
 from spectool.tokenization.tokenizer import Tokenizer
-
-_BATCH = 8192  # texts encoded at once
 
 
 def spellings(source: Tokenizer, other: Tokenizer) -> list[tuple[int, ...]]:
@@ -20,12 +16,9 @@ def spellings(source: Tokenizer, other: Tokenizer) -> list[tuple[int, ...]]:
     joins = not reasons_for_text(other)
     backend = RunningText(other).backend if joins else other.backend
     texts = list(map(text_of, source.token_bytes))
-    spelled: dict[str, tuple[int, ...]] = {"": ()}
-    rest = iter(dict.fromkeys(filter(None, texts)))
-    while batch := list(islice(rest, _BATCH)):
-        encodings = encode_batch(backend.encode_batch_fast, batch, other.name)
-        spelled.update(zip(batch, (tuple(encoding.ids) for encoding in encodings), strict=True))
+    distinct = list(dict.fromkeys(filter(None, texts)))
+    spelled = dict(zip(distinct, map(tuple, encode_many(backend, distinct, other.name)), strict=True))
     if joins:
         length = list(map(len, other.token_bytes)).__getitem__
         spelled = {text: ids if sum(map(length, ids)) == len(text.encode()) else () for text, ids in spelled.items()}
-    return [spelled[text] for text in texts]
+    return [spelled.get(text, ()) for text in texts]

@@ -54,8 +54,7 @@ def build_alignment(
     """
     both = {"draft": draft, "target": target}
     progress("reading")
-    texts = _beginning((document.text for document in with_progress(corpus)), sample)
-    texts = with_leading_space(target, texts)
+    texts = with_leading_space(target, _beginning((document.text for document in with_progress(corpus)), sample))
     progress("spelling both vocabularies in each other's ids")
     spelled = {side: spellings(both[side], both[other]) for side, other in SIDES}
     progress("checking what joins ids")
@@ -65,6 +64,7 @@ def build_alignment(
     progress("replaying a sample")
     report, risks = _replay(both, by_ids, spelled, texts)
     progress("writing")
+    prefixes = sorted((raw, token) for token, raw in enumerate(draft.token_bytes) if raw)
     draft_side, target_side = (
         Side(
             counterpart=intersect(both[side], both[other]),
@@ -77,15 +77,11 @@ def build_alignment(
     )
     return Alignment.write(
         out,
-        alignment_arrays(draft_side, target_side, _prefix_index(draft)),
+        alignment_arrays(draft_side, target_side, np.array([token for _, token in prefixes], np.int32)),
         arguments={"sample": sample, "seed": SEED},
         tokenizers={side: tokenizer.identity for side, tokenizer in both.items()},
         inputs=describe_corpus(corpus),
-        statistics={
-            **{side: _side(tokenizer) | checks[side] for side, tokenizer in both.items()},
-            "sample": {"texts": len(texts), "characters": sum(map(len, texts))},
-            **report,
-        },
+        statistics=checks | {"sample": {"texts": len(texts), "characters": sum(map(len, texts))}} | report,
         check=partial(_require_usable, draft=draft, target=target),
     )
 
@@ -104,7 +100,7 @@ def _require_usable(path: Path, draft: Tokenizer, target: Tokenizer) -> None:
 def _check(
     side: str, source: Tokenizer, own: Tokenizer, spelled: Sequence[tuple[int, ...]], texts: Sequence[str]
 ) -> dict[str, Any]:
-    """The statistics of one side: whether its ids are joined on ids, why they are not, and the check.
+    """The statistics of one side: what it is, whether its ids are joined on ids, why they are not, and the check.
 
     A side that differs from its tokenizer on ids goes through text, if that is closer to it.
     """
@@ -115,7 +111,9 @@ def _check(
         instead = check_joins(side, source, own, encoder_of(own, False), spelled, texts)
         if instead.share < found.share:
             reason, by_ids, found = f"joined on ids, they differ from the tokenizer's own at {found}", False, instead
-    return {"by_ids": by_ids, "reason": reason, "check": asdict(found)}
+    roles = asdict(own.roles) | {"eos": list(own.roles.eos)}
+    facts = {"kind": own.kind, "roles": roles, "limits": list(limits(own))}
+    return facts | {"by_ids": by_ids, "reason": reason, "check": asdict(found)}
 
 
 def _replay(
@@ -131,24 +129,12 @@ def _replay(
     for side, other in SIDES:
         documents = zip((text.encode() for text in texts), encoded[side], encoded[other], strict=True)
         counts = replay_text(both[other], encoder_of(both[other], by_ids[other]), spelled[side], documents)
-        report[f"{side}_to_{other}"] = counts.as_dict()
-        risks[other] = absorption_risks(counts.last, counts.replaced)
-        report["absorption"][other] = {
-            "last": int(counts.last.sum()),
-            "replaced": int(counts.replaced.sum()),
-            "tokens": int((counts.last > 0).sum()),
-        }
+        last, replaced = counts.last, counts.replaced
+        sums = {"last": int(last.sum()), "replaced": int(replaced.sum()), "tokens": int((last > 0).sum())}
+        report["absorption"][other] = sums
+        report[f"{side}_to_{other}"] = {name: n for name, n in vars(counts).items() if isinstance(n, int)}
+        risks[other] = absorption_risks(last, replaced)
     return report, risks
-
-
-def _prefix_index(draft: Tokenizer) -> NDArray[np.int32]:
-    with_bytes = [token for token, raw in enumerate(draft.token_bytes) if raw]
-    return np.array(sorted(with_bytes, key=lambda token: (draft.token_bytes[token], token)), np.int32)
-
-
-def _side(tokenizer: Tokenizer) -> dict[str, Any]:
-    roles = asdict(tokenizer.roles) | {"eos": list(tokenizer.roles.eos)}
-    return {"kind": tokenizer.kind, "roles": roles, "limits": list(limits(tokenizer))}
 
 
 def _beginning(texts: Iterable[str], size: int) -> list[str]:

@@ -231,6 +231,7 @@ class ByteAlignedTranslator:
         if self._leading_space and len(context) == len(self._text):
             so_far = so_far.removeprefix(b" ")
         text = data[: max(0, _valid(pending + data) - len(pending))]
+        encoder = encoder if self._leading_space else encoder.unspaced
         ids, boundary = encoder.encode_after(context, so_far, text) if text else ([], True)
         if pending and not boundary:
             return [], False

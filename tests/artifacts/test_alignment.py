@@ -12,7 +12,7 @@ from spectool.artifacts.artifact import open_artifact
 from spectool.tokenization.roles import Roles
 from spectool.tokenization.tokenizer import Tokenizer
 
-from .parts import edit
+from .parts import Parts, edit
 from .small_alignment import ARRAYS, BACK, DRAFT, FORTH, PREFIXES, TARGET, ints, made, write
 
 
@@ -86,11 +86,8 @@ def test_a_token_that_stands_for_a_byte_has_one(pair: tuple[Path, Tokenizer, Tok
     path, draft, target = pair
     byte = min(target.byte_tokens)
 
-    def without(offsets: np.ndarray) -> np.ndarray:
-        return np.where(np.arange(len(offsets)) == byte + 1, offsets[byte], offsets)
-
-    edit(
-        path, lambda parts: parts.set("target_token_bytes_offsets", without(parts.values("target_token_bytes_offsets")))
-    )
+    offsets = Parts.of(path).values(name := "target_token_bytes_offsets")
+    without = np.where(np.arange(len(offsets)) == byte + 1, offsets[byte], offsets)
+    edit(path, lambda parts: parts.set(name, without))
     with pytest.raises(ArtifactError, match=rf"target_token_bytes_offsets: token {byte} has the bytes b''"):
         Alignment(path).require(draft, target)

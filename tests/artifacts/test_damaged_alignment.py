@@ -1,5 +1,7 @@
 """Broken alignments: missing and wrong arrays are named when one is opened."""
 
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import pytest
 
 from spectool import ArtifactError
 from spectool.artifacts.alignment import Alignment
+from spectool.artifacts.alignment_report import require_checked
 
 from .parts import edit
 from .small_alignment import ARRAYS, made, rewrite
@@ -78,3 +81,15 @@ def test_long_spellings_are_refused(path: Path) -> None:
     rewrite(path, "draft_spellings_offsets", [0, 29, 30, 32, 32])
     with pytest.raises(ArtifactError, match=r"draft_spellings: token 0 of 1 bytes is spelled by 29 ids"):
         Alignment(path)
+
+
+@pytest.mark.parametrize("different", [math.inf, 10**400, 10, -1, "many"])
+def test_figures_of_a_check_that_cannot_be(path: Path, different: Any) -> None:
+    side = {"check": {"places": 9, "different": different, "example": ""}}
+    counts = {"other_tokens": 0, "different_tokens": 0}
+    manifest = replace(
+        Alignment(path).manifest,
+        statistics={"draft": side, "target": side, "target_to_draft": counts, "draft_to_target": counts},
+    )
+    with pytest.raises(ArtifactError, match=r"lacks a figure or has a wrong one .*Align again"):
+        require_checked(path, manifest)

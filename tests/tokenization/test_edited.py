@@ -144,17 +144,6 @@ def test_edited_tokenizers_spell_what_they_decode_and_name_what_they_lose(
     assert compared > 50
 
 
-def test_signs_that_decoding_leaves_or_misreads(byte_level: Backend) -> None:
-    byte_level.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
-    left = open_tokenizer(byte_level)
-    assert limits(left) == ("writes 'Ġ' for a space, which decoding leaves so",)
-    assert not keeps(left, "kot ż")
-    assert f"it {limits(left)[0]}" in reasons_for_text(left)
-    byte_level.decoder, byte_level.pre_tokenizer = decoders.ByteLevel(), pre_tokenizers.Split(" ", "isolated")
-    misread = open_tokenizer(byte_level)
-    assert limits(misread) == ("changes ordinary text",)
-
-
 def test_an_unknown_decoder_step_names_the_tokenizer_everywhere(byte_level: Backend) -> None:
     byte_level.decoder = decoders.CTC()
     tokenizer = open_tokenizer(byte_level)

@@ -12,7 +12,6 @@ from tokenizers import decoders, normalizers, pre_tokenizers, processors
 from spectool import FingerprintMismatch
 from spectool.tokenization.fingerprint import short
 from spectool.tokenization.opening import open_tokenizer
-from spectool.tokenization.tokenizer import Tokenizer
 
 
 def fingerprint(backend: Backend) -> str:
@@ -112,16 +111,11 @@ def folder(byte_level: Backend, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def built_for(folder: Path) -> Tokenizer:
-    """The tokenizer of a model's folder, as an artifact is built for it."""
-    return open_tokenizer(folder / "tokenizer.json")
-
-
 def test_a_change_in_memory_is_found(folder: Path) -> None:
     """The file is as it was; what is generated with has other steps."""
     from transformers import AutoTokenizer
 
-    recorded, loaded = built_for(folder).identity, AutoTokenizer.from_pretrained(folder)
+    recorded, loaded = open_tokenizer(folder / "tokenizer.json").identity, AutoTokenizer.from_pretrained(folder)
     loaded.backend_tokenizer.normalizer = normalizers.NFC()
     with pytest.raises(FingerprintMismatch):
         open_tokenizer(loaded).require(recorded, "pl.dict", "")
@@ -130,7 +124,7 @@ def test_a_change_in_memory_is_found(folder: Path) -> None:
 def test_a_file_written_otherwise_is_the_same_tokenizer(folder: Path) -> None:
     from transformers import AutoTokenizer
 
-    recorded = built_for(folder).identity
+    recorded = open_tokenizer(folder / "tokenizer.json").identity
     (folder / "again").mkdir()
     spec = json.loads((folder / "tokenizer.json").read_text())
     (folder / "again" / "tokenizer.json").write_text(json.dumps(spec, indent=3))
@@ -147,14 +141,9 @@ def test_many_ids_or_merges_that_changed_are_met_by_the_sample(shared: Path, nam
     vocabulary = spec["model"]["vocab"]
     names = [entry[0] for entry in vocabulary] if isinstance(vocabulary, list) else list(vocabulary)
     moved = names[1000::200]
-    if isinstance(vocabulary, list):
-        places = {name: place for place, name in enumerate(names)}
-        for one, other in zip(moved[::2], moved[1::2], strict=False):
-            a, b = places[one], places[other]
-            vocabulary[a], vocabulary[b] = vocabulary[b], vocabulary[a]
-    else:
-        for one, other in zip(moved[::2], moved[1::2], strict=False):
-            vocabulary[one], vocabulary[other] = vocabulary[other], vocabulary[one]
+    keys = {name: place if isinstance(vocabulary, list) else name for place, name in enumerate(names)}
+    for one, other in zip(map(keys.get, moved[::2]), map(keys.get, moved[1::2]), strict=False):
+        vocabulary[one], vocabulary[other] = vocabulary[other], vocabulary[one]
     assert fingerprint(Backend.from_str(json.dumps(spec))) != first
     if merges := spec["model"].get("merges"):
         spec = json.loads(file.read_text(encoding="utf-8"))

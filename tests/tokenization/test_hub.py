@@ -83,6 +83,24 @@ def test_a_model_is_in_the_cache_without_files_that_nobody_fetches(
         snapshot_download("acme/demo", local_files_only=True)
 
 
+def test_the_first_time_is_like_the_next(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tokenizer that has just been fetched has the ends of text that its configuration declares."""
+    from transformers import AutoTokenizer
+
+    def load(name: str) -> object:
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache / "hub"))
+        return AutoTokenizer.from_pretrained(demo_path("target"))
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache / "empty"))
+    monkeypatch.setattr("spectool.tokenization.opening.require_on_hub", lambda name: None)
+    monkeypatch.setattr("spectool.tokenization.opening._load_with_transformers", load)
+    (cache / "hub/models--acme--demo/snapshots" / REVISION / "generation_config.json").write_text('{"eos_token_id": 7}')
+    first = open_tokenizer("acme/demo")
+    monkeypatch.undo()
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache / "hub"))
+    assert first.roles == open_tokenizer("acme/demo").roles and 7 in first.roles.eos
+
+
 def test_terms_that_were_not_accepted_are_named(unreachable: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object, **options: object) -> None:
         raise OSError("Cannot access gated repo")

@@ -32,16 +32,6 @@ def folder(tmp_path: Path, byte_level: Backend) -> Path:
     return directory
 
 
-def copy_with_class(shared: Path, name: str, class_name: str, out: Path) -> Path:
-    """Copy a real tokenizer's folder, declaring another class."""
-    out.mkdir()
-    source = shared / "tokenizers" / name
-    shutil.copyfile(source / "tokenizer.json", out / "tokenizer.json")
-    config = json.loads((source / "tokenizer_config.json").read_text(encoding="utf-8"))
-    (out / "tokenizer_config.json").write_text(json.dumps(config | {"tokenizer_class": class_name}), encoding="utf-8")
-    return out
-
-
 def test_every_form_is_the_same_tokenizer(folder: Path, byte_level: Backend) -> None:
     from mlx_lm.tokenizer_utils import TokenizerWrapper
     from transformers import AutoTokenizer
@@ -57,15 +47,7 @@ def test_every_form_is_the_same_tokenizer(folder: Path, byte_level: Backend) -> 
     assert opened[3].name == str(folder)
     assert opened[-1].name == "(loaded tokenizer)"
     assert open_tokenizer(opened[0]) is opened[0]
-
-
-def test_the_wrapper_of_mlx_lm_brings_its_ends_of_text(folder: Path, byte_level: Backend) -> None:
-    from mlx_lm.tokenizer_utils import TokenizerWrapper
-    from transformers import AutoTokenizer
-
-    loaded = AutoTokenizer.from_pretrained(folder)
-    wrapper = TokenizerWrapper(loaded, eos_token_ids=[7, byte_level.token_to_id("<|endoftext|>")])
-    assert open_tokenizer(wrapper).roles.eos == (byte_level.token_to_id("<|endoftext|>"), 7)
+    assert open_tokenizer(TokenizerWrapper(loaded, eos_token_ids=[7, end])).roles.eos == (end, 7)
 
 
 def test_a_folder_with_nothing_but_the_tokenizer(folder: Path) -> None:
@@ -78,7 +60,7 @@ def test_a_folder_with_nothing_but_the_tokenizer(folder: Path) -> None:
 
 @pytest.mark.parametrize("form", ["folder", "file"])
 def test_ends_of_text_of_a_model(folder: Path, form: str) -> None:
-    (folder / "generation_config.json").write_text('{"eos_token_id": [9, 4, "x", 99999]}')
+    (folder / "generation_config.json").write_text('{"eos_token_id": [9, 4, "x", true, 99999, 99999999999]}')
     tokenizer = open_tokenizer(folder if form == "folder" else folder / "tokenizer.json")
     assert tokenizer.roles.eos == (259, 4, 9)
     (folder / "generation_config.json").write_text('{"eos_token_id": 12}')
@@ -100,22 +82,20 @@ def test_truncation_and_padding_change_nothing(byte_level: Backend, tmp_path: Pa
 
 
 def test_mistral_rebuilt_by_transformers(shared: Path, real: Callable[[str], Tokenizer], tmp_path: Path) -> None:
-    directory = copy_with_class(shared, "mistral-7b-v0.1", "LlamaTokenizer", tmp_path / "mistral")
-    rebuilt, plain = open_tokenizer(directory), real("mistral-7b-v0.1")
-    check_rebuilt(rebuilt, plain, directory)
-    # Two leading spaces: one token in tokenizer.json, kept apart by the rebuilt one.
-    assert rebuilt.encode("  dwa") != plain.encode("  dwa")
-
-
-def check_rebuilt(rebuilt: Tokenizer, plain: Tokenizer, directory: Path) -> None:
     from transformers import AutoTokenizer
 
+    source = shared / "tokenizers" / "mistral-7b-v0.1"
+    shutil.copyfile(source / "tokenizer.json", tmp_path / "tokenizer.json")
+    config = json.loads((source / "tokenizer_config.json").read_text(encoding="utf-8"))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config | {"tokenizer_class": "LlamaTokenizer"}))
+    rebuilt, plain, loaded = open_tokenizer(tmp_path), real(source.name), AutoTokenizer.from_pretrained(tmp_path)
     assert rebuilt.fingerprint != plain.fingerprint
-    assert open_tokenizer(directory / "tokenizer.json").fingerprint == plain.fingerprint
-    loaded = AutoTokenizer.from_pretrained(directory)
+    assert open_tokenizer(tmp_path / "tokenizer.json").fingerprint == plain.fingerprint
     for text in ("  dwa  spacje", "\n\nnowy", "HTTPServer2 don't", "Zażółć"):
         assert rebuilt.encode(text) == loaded.encode(text, add_special_tokens=False)
         assert open_tokenizer(loaded).encode(text) == rebuilt.encode(text)
+    # Two leading spaces: one token in tokenizer.json, kept apart by the rebuilt one.
+    assert rebuilt.encode("  dwa") != plain.encode("  dwa")
 
 
 def check_as_transformers_loads_it(directory: Path) -> Tokenizer:
@@ -273,16 +253,22 @@ def test_a_model_that_stops_at_unknown_text_has_an_identity(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("name", "found"), [("bert-base-uncased", "WordPiece"), ("herbert-base-cased", "BPE with end_of_word_suffix")]
 )
-def test_tokenizers_of_no_causal_language_model_are_refused_by_name(shared: Path, name: str, found: str) -> None:
+def test_tokenizers_of_no_causal_language_model_are_refused_by_name(
+    shared: Path, name: str, found: str, byte_level: Backend
+) -> None:
     for source in (shared / "tokenizers" / name, shared / "tokenizers" / name / "tokenizer.json"):
         with pytest.raises(TokenizerError, match=rf"{name}.*: expected BPE without marks.*got {found}"):
             open_tokenizer(source)
-
-
-def test_a_model_that_leaves_out_merges_at_random_is_refused(tmp_path: Path, byte_level: Backend) -> None:
-    byte_level.model.dropout = 0.1
+    byte_level.model.dropout = 0.1  # leaves out merges at random
     with pytest.raises(TokenizerError, match=r"without dropout, .* got BPE with dropout"):
         open_tokenizer(byte_level)
+
+
+def test_a_declared_token_that_is_no_text_is_refused_by_name(folder: Path) -> None:
+    (folder / "tokenizer_config.json").write_text('{"eos_token": "\\ud800"}')
+    for form in (folder, folder / "tokenizer.json"):
+        with pytest.raises(TokenizerError, match=rf"^{form}: .*surrogates not allowed"):
+            open_tokenizer(form)
 
 
 def test_a_file_on_which_the_library_panics_is_refused_by_name(tmp_path: Path, byte_level: Backend) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spectool.tokenization.roles import Roles, find_roles
+from spectool.tokenization.roles import Roles, find_roles, names_control
 from spectool.tokenization.tokenizer import Tokenizer
 
 VOCABULARY = {"<unk>": 0, "<s>": 1, "</s>": 2, "<|im_end|>": 3, "<pad>": 4, "kot": 5, "<eos>": 6}
@@ -28,6 +28,10 @@ def test_what_is_declared_comes_first() -> None:
 
 def test_ends_that_a_model_declares() -> None:
     assert find_roles(VOCABULARY.get, SPECIALS, {"eos_token": "</s>"}, [6, 5, 2]).eos == (2, 3, 5, 6)
+
+
+def test_a_long_name_takes_no_time() -> None:
+    assert not names_control("<" + "a" * 10**6) and names_control("<1" + "a" * 10**6 + ">")
 
 
 @pytest.mark.parametrize(

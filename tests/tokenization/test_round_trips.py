@@ -146,7 +146,7 @@ def test_an_unknown_token_is_a_limit_only_where_a_byte_is_missing(byte_level: Ba
     assert ("replaces what it cannot spell with an unknown token" in limits(tokenizer)) == bool(left_out)
 
 
-def test_what_decoding_does_not_undo_is_said(sentence_piece: Backend) -> None:
+def test_what_decoding_does_not_undo_is_said(sentence_piece: Backend, byte_level: Backend) -> None:
     def stated(text: str, **steps: Any) -> tuple[str, ...]:
         backend = Backend.from_str(sentence_piece.to_str())
         for name, step in steps.items():
@@ -162,6 +162,8 @@ def test_what_decoding_does_not_undo_is_said(sentence_piece: Backend) -> None:
     other = pre_tokenizers.Metaspace("_", "never", split=False)
     underlined = "writes '_' for a space, which decoding leaves so"
     assert underlined in stated("kot k", normalizer=None, pre_tokenizer=other)
+    byte_level.pre_tokenizer = pre_tokenizers.Split(" ", "isolated")
+    assert limits(open_tokenizer(byte_level)) == ("changes ordinary text",)
 
 
 def test_a_pre_tokenizer_that_drops_what_it_splits_at(byte_level: Backend) -> None:

@@ -48,7 +48,8 @@ def adversarial_texts(tokenizer: Tokenizer, rng: random.Random, lines: Sequence[
 def _pools(tokenizer: Tokenizer, rng: random.Random) -> Iterator[list[str]]:
     """Yield what texts are put together from, one kind of thing in each list."""
     yield list(_BLANKS)
-    yield list(_characters(rng, 400))
+    planes = (0x80, 0x250, 0x600, 0x3000, 0x10000, 0x20000, 0x110000)  # common characters more often
+    yield [char for _ in range(400) if unicodedata.category(char := chr(rng.randrange(rng.choice(planes)))) != "Cs"]
     patterns = (str(step.get("pattern", "")) for step in tokenizer.steps("pre_tokenizer"))
     yield list(dict.fromkeys("".join((_KINDS, *patterns))))  # a set would have another order in every process
     yield [variant for word in _ENDINGS for variant in (word, word.upper(), word * 2)]
@@ -59,11 +60,3 @@ def _pools(tokenizer: Tokenizer, rng: random.Random) -> Iterator[list[str]]:
     texts = [token.decode("utf-8", "ignore") for token in (*longest, *rng.choices(tokenizer.token_bytes, k=_TOKENS))]
     yield list(filter(None, texts))
     yield [one[len(one) // 2 :] + other[: rng.randrange(len(other) + 1)] for one, other in pairwise(texts)]
-
-
-def _characters(rng: random.Random, count: int) -> Iterator[str]:
-    """Yield characters of all planes, the common ones more often, and no surrogates."""
-    for _ in range(count):
-        char = chr(rng.randrange(rng.choice((0x80, 0x250, 0x600, 0x3000, 0x10000, 0x20000, 0x110000))))
-        if unicodedata.category(char) != "Cs":
-            yield char

@@ -36,6 +36,7 @@ class IncrementalBPE:
 
     Attributes:
         token_bytes: Bytes of each id.
+        spell: The canonical ids of bytes inside a text.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -48,18 +49,13 @@ class IncrementalBPE:
         self._model, self._name = tokenizer.backend.model, tokenizer.name
         single = np.flatnonzero(np.diff(Lists.of(self.token_bytes).offsets) == 1).tolist()
         self._byte_ids = {self.token_bytes[token][0]: token for token in single}
-        self._encoded = lru_cache(_REMEMBERED)(self._encode)
+        self.spell = lru_cache(_REMEMBERED)(self._encode)
         self._first = lru_cache(_REMEMBERED)(lambda token: _first_character(self.token_bytes[token]))
         self._last = lru_cache(_REMEMBERED)(lambda token: _last_character(self.token_bytes[token]))
         # The space before every text becomes part of a normalized added token, but is not put before other ones.
         names = {token["id"]: token["content"] for token in tokenizer.spec["added_tokens"]}
         added = (text.encode() for token, text in running.added.items() if text == names[token])
         self._after_no_space = tuple(added) if tokenizer.leading_space else ()
-
-    @property
-    def string_calls(self) -> int:
-        """How often text was encoded."""
-        return self._text.string_calls
 
     def join(self, ids: Sequence[int], run: tuple[int, ...], floor: int = 0, begin: int = 0) -> Change:
         """Append ``run`` to ``ids``.
@@ -76,36 +72,28 @@ class IncrementalBPE:
         """
         if not run or self._is_sure(ids, len(ids), begin, self._first(run[0]) or _first_character(self._data(run))):
             return len(ids), run
-        return self._mend(ids, self._data(run), floor, begin)
+        return self.join_bytes(ids, self._data(run), floor, begin)
 
-    def join_bytes(self, ids: Sequence[int], data: bytes, floor: int = 0, begin: int = 0) -> Change:
-        """Append bytes, which need not be whole tokens; as `join`."""
-        return self._mend(ids, data, floor, begin)
-
-    def spell(self, data: bytes) -> tuple[int, ...]:
-        """The canonical ids of bytes inside a text."""
-        return self._encoded(data)
-
-    def boundary_holds(self, ids: Sequence[int], run: Sequence[int], begin: int = 0) -> bool:
-        """Whether the boundary between ``ids[begin:]`` and ``run`` is one of the joined text as well."""
+    def boundary_holds(self, ids: Sequence[int], run: Sequence[int]) -> bool:
+        """Whether the boundary between ``ids`` and ``run`` is one of the joined text as well."""
         data = self._data(run)
-        if len(ids) == begin or not run or self._is_sure(ids, len(ids), begin, _first_character(data)):
+        if not run or self._is_sure(ids, len(ids), 0, _first_character(data)):
             return True
-        start, tail = self._mend(ids, data, begin, begin)
+        start, tail = self.join_bytes(ids, data)
         return len(self._data(ids[start:])) in self._ends(tail)
 
-    def may_hold(self, ids: Sequence[int], run: Sequence[int], begin: int = 0) -> bool:
+    def may_hold(self, ids: Sequence[int], run: Sequence[int]) -> bool:
         """As `boundary_holds`, but for a ``run`` of white space: where that is split depends on what follows it.
 
         Many patterns leave the last space to the next word, so a letter is looked at in its place.
         """
-        if self.boundary_holds(ids, run, begin):
+        if self.boundary_holds(ids, run):
             return True
         data = self._data(run)
-        return self._borders.splits and data.isspace() and self.boundary_holds(ids, self.spell(data + b"a"), begin)
+        return self._borders.splits and data.isspace() and self.boundary_holds(ids, self.spell(data + b"a"))
 
-    def _mend(self, ids: Sequence[int], data: bytes, floor: int, begin: int) -> Change:
-        """Append bytes: encode them together with what lies since the last sure border."""
+    def join_bytes(self, ids: Sequence[int], data: bytes, floor: int = 0, begin: int = 0) -> Change:
+        """As `join`, for bytes, which need not be whole tokens: they are encoded with what lies since a sure border."""
         sure = self._is_sure(ids, len(ids), begin, _first_character(data))
         start = len(ids) if sure else self._last_border(ids, begin)
         if start is not None:
@@ -128,21 +116,18 @@ class IncrementalBPE:
         whole = self._data(ids[start:]) + data
         if start == begin and floor <= begin and whole[:1] == b" " and whole.startswith(self._after_no_space, 1):
             whole = whole[1:]
-        found = self._encoded(whole) if len(whole) < _MUCH else self._encode(whole)
+        found = self.spell(whole) if len(whole) < _MUCH else self._encode(whole)
         if floor <= start:
             kept = common_prefix(found, ids[start:])
             return start + kept, found[kept:]
         fixed = len(self._data(ids[start:floor]))
         ends = self._ends(found)
-        return floor, found[ends.index(fixed) :] if fixed in ends else self._encoded(whole[fixed:])
+        return floor, found[ends.index(fixed) :] if fixed in ends else self.spell(whole[fixed:])
 
-    def _is_sure(self, ids: Sequence[int], at: int, begin: int, after: str = "") -> bool:
-        """Whether a sure border is before ``ids[at]``, or between the last of ``ids`` and the character ``after``."""
-        if at == begin:
-            return True
-        after = after or (self._first(ids[at]) if at < len(ids) else "")
-        if not after:
-            return False
+    def _is_sure(self, ids: Sequence[int], at: int, begin: int, after: str) -> bool:
+        """Whether a sure border is between the id before ``at`` and the character ``after``, which may be none."""
+        if at == begin or not after:
+            return at == begin
         # A character may be spread over several tokens.
         before = self._last(ids[at - 1]) or _last_character(self._data(ids[max(begin, at - _CHARACTER) : at]))
         return bool(before) and self._borders.are_sure(before, after)
@@ -154,7 +139,7 @@ class IncrementalBPE:
             size += len(self.token_bytes[ids[at]])
             if len(ids) - at > _NEAR or size > _MUCH:
                 return None
-            if self._is_sure(ids, at, begin):
+            if self._is_sure(ids, at, begin, self._first(ids[at])):
                 return at
         return begin
 
@@ -198,11 +183,9 @@ class IncrementalBPE:
         """Parts of a text whose broken bytes are U+DC80 to U+DCFF; nothing merges from one part to the next."""
         if not self._symbols:  # such bytes are tokens of their own
             return list(filter(None, _BROKEN.split(text)))
-        borders = (at for at, pair in enumerate(pairwise(text), 1) if self._is_cut(*pair))
+        pairs = enumerate(pairwise(text), 1)
+        borders = (at for at, pair in pairs if not _BROKEN.search("".join(pair)) and self._borders.are_sure(*pair))
         return [text[start:end] for start, end in pairwise([0, *borders, len(text)])]
-
-    def _is_cut(self, before: str, after: str) -> bool:
-        return not _BROKEN.search(before + after) and self._borders.are_sure(before, after)
 
     def _merge(self, data: bytes) -> list[int]:
         """The ids of bytes that are no text, for which only the model can be asked."""

@@ -16,20 +16,16 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
-import numpy as np
-
-from spectool.tokenization.backend import encode_batch
+from spectool.tokenization.backend import encode_batch, sections, with_added_tokens
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.running_text import RunningText
-from spectool.tokenization.token_bytes import Lists
 from spectool.tokenization.tokenizer import Tokenizer
 
 Change = tuple[int, Sequence[int]]  # ids[:start] stay, and these follow
 REACH = 640  # bytes of a text that are read at most: those of 160 characters of any kind
-_BACK = 6  # tokens to go back at first
-_SURE = 3  # ids on which two encodings must agree
+_BACK = 12  # tokens to go back at first
+_SURE = 6  # ids on which two encodings must agree: where tokens cross spaces, words may not begin alike
 _LONG = 3  # times as many where no word begins among them
-_CROSSING = 2  # times as many of both where tokens continue across a space: there words do not begin alike
 _REMEMBERED = 32  # encodings: what was encoded with new text is asked for again without it
 _SIGNS = (b"&", b"~", b"\n", b"q", b"x", b"0")  # stand-ins for the text before the cut; letters mid-word
 
@@ -40,23 +36,24 @@ class TailReencoder:
     `join` appends to a text, `encode_after` continues ids that stay, and `confirms` says whether a text may be cut.
 
     Attributes:
-        string_calls: How often text was encoded.
+        unspaced: Encodes texts after special tokens, before which some tokenizers put no space.
     """
 
-    def __init__(self, tokenizer: Tokenizer, running: RunningText | None = None) -> None:
+    def __init__(self, tokenizer: Tokenizer, running: RunningText | None = None, spaced: bool = True) -> None:
         """Prepare for ``tokenizer``; special tokens are not recognized in text.
 
-        With ``running``, texts stand inside another one: nothing is prepended or normalized.
+        With ``running``, texts stand inside another one: nothing is prepended or normalized. Unless ``spaced``, nothing
+        is prepended.
         """
-        self.string_calls = 0
         self._token_bytes = running.token_bytes if running else tokenizer.token_bytes
         self._backend = running.backend if running else tokenizer.plain_backend
+        if not spaced:
+            self._backend = with_added_tokens(self._backend, sections(self._backend)["added_tokens"])
+            self._backend.encode_special_tokens, self._backend.pre_tokenizer = True, tokenizer.text_splits
+        only_first = tokenizer.leading_space and not tokenizer.space_after_specials
+        self.unspaced = TailReencoder(tokenizer, spaced=False) if spaced and only_first and not running else self
         self._inside, self._name = running is not None, tokenizer.name
         self._encoded = lru_cache(_REMEMBERED)(self.encode)
-        text = Lists.of(tokenizer.token_bytes)
-        spaces = np.flatnonzero((text.values[1:] == ord(" ")) & (text.values[:-1] != ord(" "))) + 1
-        crosses = bool(len(spaces)) and not np.isin(spaces, text.offsets).all()
-        self._back, self._sure = (_CROSSING * _BACK, _CROSSING * _SURE) if crosses else (_BACK, _SURE)
 
     def join(self, ids: Sequence[int], so_far: bytes, data: bytes, begin: int = 0) -> Change:
         """Append ``data`` to a text.
@@ -73,13 +70,14 @@ class TailReencoder:
         # With much new text, a long window costs least: nothing is encoded twice. Ids go through text where it repeats
         # itself, and there a short one proves nothing.
         short = len(data) < REACH and not self._inside
-        for window in self._windows(ids, so_far, begin, self._back // 2) if short else (so_far,):
+        for window in self._windows(ids, so_far, begin) if short else (so_far,):
             old, new = self._encoded(window), self._encoded(window + data)
             known = common_prefix(ids[max(begin, len(ids) - len(old)) :][::-1], old[::-1])
             kept = common_prefix(old, new)
             # An unknown token may stand for any text: that it is there on both sides proves nothing.
-            agreed = list(filter(self._token_bytes.__getitem__, old[len(old) - known : kept]))
-            if len(agreed) >= self._sure and (len(agreed) >= _LONG * self._sure or any(map(self._starts_word, agreed))):
+            agreed = list(filter(None, map(self._token_bytes.__getitem__, old[len(old) - known : kept])))
+            words = any(raw.startswith(b" ") for raw in agreed)
+            if len(agreed) >= (_SURE if words else _LONG * _SURE):
                 break
         return max(begin, len(ids) - len(old) + kept), new[kept:]
 
@@ -100,24 +98,19 @@ class TailReencoder:
             data: What follows.
         """
         place: int | None = 0
-        for window in self._windows(ids, so_far, 0, 1):
+        for window in self._windows(ids, so_far, 0):
             new = self._encoded(window + data)
             token_bytes = list(map(self._token_bytes.__getitem__, new))
             ends = list(accumulate(map(len, token_bytes), initial=0))
             place, frontier = self._frontier(window, data, new, token_bytes, ends)
-            # The window is confirmed if the ids right before the boundary are the given ones, or, where these are not
-            # canonical, if enough of them stand at the same bytes.
-            if place is not None and common_prefix(ids[::-1], new[:place][::-1]) >= self._sure:
-                break
+            # The window is confirmed if enough of the given ids, which need not be canonical, stand at the same bytes.
             before = zip(new, (end - frontier for end in ends[1:]), strict=True)
-            if len(self._ending(ids[-len(new) - 1 :]).intersection(before)) >= self._sure:
+            if len(self._ending(ids[-len(new) - 1 :]).intersection(before)) >= _SURE:
                 break
-        return (self.encode_mid_text(data), False) if place is None else (list(new[place:]), True)
+        return (self._encode_mid_text(data), False) if place is None else (list(new[place:]), True)
 
-    def encode_mid_text(self, data: bytes) -> list[int]:
+    def _encode_mid_text(self, data: bytes) -> list[int]:
         """The ids of bytes inside a text, without the space that some tokenizers put before every text."""
-        if self._inside:
-            return self.encode(data)
         found = None
         for sign in _SIGNS:
             before, ids = self._encoded(sign), self._encoded(sign + data)
@@ -128,16 +121,12 @@ class TailReencoder:
                     return list(ids[place:])
         return list(found or self.encode(data))
 
-    def _starts_word(self, token: int) -> bool:
-        """Whether a token begins with a space, as words do."""
-        return bool(self._token_bytes[token].startswith(b" "))
-
-    def _windows(self, ids: Sequence[int], so_far: bytes, begin: int, step: int) -> Iterator[bytes]:
+    def _windows(self, ids: Sequence[int], so_far: bytes, begin: int) -> Iterator[bytes]:
         """Yield ends of a text, each longer than the one before; the last one is all that is known of it.
 
-        They begin at every ``step``-th id, so that the next ones of a growing text begin there too.
+        They begin at every sixth id or more, so that the next ones of a growing text begin there too.
         """
-        back = self._back
+        back, step = _BACK, _BACK // 2
         while back < len(ids) - begin:
             first = max(begin, (len(ids) - back) // step * step)
             size = sum(map(len, map(self._token_bytes.__getitem__, ids[first:])))
@@ -175,7 +164,6 @@ class TailReencoder:
 
     def encode(self, data: bytes) -> list[int]:
         """Encode bytes as a text; bytes that are not UTF-8 are left out."""
-        self.string_calls += 1
         ids: list[int] = encode_batch(self._backend.encode, data.decode("utf-8", "ignore"), self._name).ids
         return list(filter(self._token_bytes.__getitem__, ids)) if self._inside else ids
 

@@ -67,25 +67,20 @@ def _of_added_tokens(tokenizer: Tokenizer) -> Iterator[str]:
     for token in tokenizer.spec["added_tokens"]:
         if token["single_word"] and token["id"] not in tokenizer.specials:
             yield f"its added token {token['content']!r} is looked for between words"
-    spaced = tokenizer.leading_space
     contents = {token["id"]: token["content"] for token in tokenizer.spec["added_tokens"]}
     running = RunningText(tokenizer)
     for index, text in running.added.items():
-        if spaced and contents[index].startswith(" "):
+        if tokenizer.leading_space and contents[index].startswith(" "):
             yield f"its added token {text!r} begins with the space that is put before every text"
         if not _spells(tokenizer, text):
             yield f"its added token {text!r} has characters that no token of its model has"
     # Some added tokens decode to other text than the model makes them of: normalized ones, as ``the`` to ``▁the`` where
     # the normalizer prepends ``▁``, and those with the id of another token.
-    in_no_text = {index for index in tokenizer.specials if not running.token_bytes[index]}
-    for name, index in sorted(tokenizer.vocabulary.items()):  # the library gives them in any order
+    in_text = contents.keys() - {index for index in tokenizer.specials if not running.token_bytes[index]}
+    # The library gives its vocabulary in any order.
+    for name, index in sorted(item for item in tokenizer.vocabulary.items() if item[1] in in_text):
         decoded = tokenizer.backend.id_to_token(index)
-        if (
-            index in contents
-            and index not in in_no_text
-            and tokenizer.backend.model.token_to_id(name) == index
-            and decoded != name
-        ):
+        if tokenizer.backend.model.token_to_id(name) == index and decoded != name:
             yield f"its token {name!r} decodes as {decoded!r}"
 
 

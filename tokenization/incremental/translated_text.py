@@ -26,13 +26,7 @@ class TranslatedText:
     """
 
     def __init__(self, encoder: IncrementalEncoder, spellings: Sequence[tuple[int, ...]], leading_space: bool) -> None:
-        """Begin with an empty text.
-
-        Args:
-            encoder: Joins ids of the other tokenizer.
-            spellings: Each token of the source in these ids; empty where it has no whole characters.
-            leading_space: Whether the other tokenizer puts a space before the first text.
-        """
+        """Begin with an empty text. ``spellings`` are the source's tokens in ids of the other: none for half ones."""
         self.encoder, self._spellings, self.leading_space = encoder, spellings, leading_space
         self.ids: list[int] = []
         self.unchanged = 0
@@ -64,7 +58,8 @@ class TranslatedText:
         if not data:
             return []
         if isinstance(self.encoder, TailReencoder):
-            change = self.encoder.join(self.ids, self._recent, data, self.begin)
+            encoder = self.encoder if self.leading_space else self.encoder.unspaced
+            change = encoder.join(self.ids, self._recent, data, self.begin)
             self._recent = recent(self._recent + data)
         else:
             space = b" " if self.leading_space and not self.begun else b""

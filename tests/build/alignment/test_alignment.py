@@ -16,16 +16,13 @@ from spectool.build.alignment import stage
 from spectool.build.alignment.intersection import intersect
 from spectool.build.alignment.spellings import spellings
 from spectool.build.alignment.stage import build_alignment
+from spectool.build.corpus_reading import quiet
 from spectool.commands.shared.align_summary import judge
 from spectool.corpora import open_corpus
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
 TEXT = "Кіт спить. Kot śpi.\n\nДругий документ, 2024\n"
-
-
-def quiet(step: str) -> None:
-    pass
 
 
 @pytest.fixture(scope="module")

@@ -83,9 +83,7 @@ def test_every_kind_of_fault_is_found(
 ) -> None:
     other = other_bundled
     if wrong == "borders":
-        monkeypatch.setattr(
-            by_ids, "Borders", lambda *sides: SimpleNamespace(are_sure=lambda before, after: True, splits=True)
-        )
+        monkeypatch.setattr(by_ids, "Borders", lambda *sides: ALWAYS_SURE)
     encoder = IncrementalBPE(other)
     joined = encoder.join
     match wrong:

@@ -4,13 +4,13 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate, chain, product
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tokenizers import AddedToken, pre_tokenizers
+from tokenizers import AddedToken, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from spectool import FingerprintMismatch
@@ -89,11 +89,14 @@ def test_names_and_roles_are_mapped_and_the_rest_is_left_out(world: Callable[[st
     assert translator.constraint().allows(here.draft.size + 1, False)
 
 
-@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize(("swapped", "unigram"), list(product([False, True], repeat=2)))
 def test_a_space_at_the_very_beginning_and_after_no_special_token(
-    swapped: bool, sentence_piece: Backend, byte_level: Backend, tmp_path: Path
+    swapped: bool, unigram: bool, sentence_piece: Backend, byte_level: Backend, tmp_path: Path
 ) -> None:
     """Many Llamas are rebuilt so by transformers 5."""
+    if unigram:
+        names = sorted(vocabulary := sentence_piece.get_vocab(), key=vocabulary.__getitem__)
+        sentence_piece.model = models.Unigram([(name, -1.0) for name in names], 0, byte_fallback=True)
     sentence_piece.normalizer = None
     sentence_piece.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
     for backend in (sentence_piece, byte_level):

@@ -31,7 +31,7 @@ def whole(tokenizer: Tokenizer, text: str) -> list[int]:
 @pytest.mark.parametrize("name", [*NAMES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 def test_a_growing_text(name: str, real: Callable[[str], Tokenizer], lines: list[str], rng: random.Random) -> None:
     tokenizer = real(name)
-    encoder, texts = TailReencoder(tokenizer), 0
+    encoder = TailReencoder(tokenizer)
     for line in lines[:25]:
         text = " ".join(line.split())[:200]
         words = text.split(" ")
@@ -44,9 +44,6 @@ def test_a_growing_text(name: str, real: Callable[[str], Tokenizer], lines: list
             ids[start:] = tail
             done, words = done + fresh, words[count:]
         assert ids == whole(tokenizer, text), text
-        texts += 1
-    assert texts == 25
-    assert encoder.string_calls > texts
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -69,7 +66,6 @@ def test_special_tokens_are_not_read_out_of_text(real: Callable[[str], Tokenizer
 def test_half_a_character_is_left_out(real: Callable[[str], Tokenizer]) -> None:
     encoder = TailReencoder(real("t5-small"))
     assert encoder.encode("kot ż".encode()[:-1]) == encoder.encode(b"kot ")
-    assert encoder.string_calls == 2
 
 
 def test_what_is_cut_off_leaves_no_space_behind(real: Callable[[str], Tokenizer]) -> None:
