@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from itertools import takewhile
+from math import isnan
 from typing import TYPE_CHECKING, TypeVar
 
 from spectool import RuntimeUnsupported
@@ -134,6 +135,11 @@ class DrafterSlot:
             raise RuntimeUnsupported(
                 f"distribution of the drafts: expected shape [drafts, {self._vocabulary}], got {drawn.shape}"
             )
+        if any(map(isnan, proposal.probabilities)):
+            self._fail(RuntimeUnsupported("the logits of its model are no numbers"))
+            # What was drawn before them stays: dropping it after seeing it would bias the output.
+            proposal = proposal.cut(next(at for at, each in enumerate(proposal.probabilities) if isnan(each)))
+            drawn = proposal.distribution if proposal.tokens else None
         tokens = tuple(map(int, proposal.tokens))
         if tokens and not 0 <= min(tokens) <= max(tokens) < self._vocabulary:
             tokens = tuple(takewhile(lambda token: 0 <= token < self._vocabulary, tokens))
