@@ -82,8 +82,10 @@ class TranslatedDrafter(Drafter):
             return Proposal((), self.name)
         count = limit if self._num_draft_tokens is None else min(limit, self._num_draft_tokens)
         translator = self._translator
+        known, self._known = self._known, []  # so that the next text begins again if this fails
         unchanged, context, constraint = translator.unchanged(), translator.draft_context(), translator.constraint()
         drafts, healed = yield from self._source.drafting(context, constraint, count, unchanged)
+        self._known = known
         if not drafts:
             return Proposal((), self.name)
         drafts, tokens = yield from self._settled(drafts, healed)
