@@ -13,6 +13,7 @@ import weakref
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, cast
 
 import mlx.core as mx
@@ -34,7 +35,7 @@ SECONDS = 0.3  # that it may take in any case, for the more often it is repeated
 _HELD = "_spectool_policy"  # the attribute of a drafter: a weak reference to the model, and the policy for both
 
 
-_measured_here = set[str]()  # keys of models that this process has measured
+_measured_here = set[Path]()  # where this process has kept measurements, or could not
 
 
 @once_per_model
@@ -98,7 +99,7 @@ def costs_of(model: Any, *, measure: bool = True) -> PassCosts | None:
     found = known_costs(model)
     if not measure or not hasattr(model, "parameters"):
         return found
-    if found is not None and found.whole and (found.final or model_key(model) in _measured_here):
+    if (found is not None and found.whole and found.final) or costs_path(model_key(model)) in _measured_here:
         return found
     return _measured(model, found)
 
@@ -120,7 +121,7 @@ def _measured(model: Any, before: PassCosts | None) -> PassCosts | None:
     """The short measurement, with what was measured ``before``; only this if it fails or cannot be kept."""
     from tqdm import tqdm
 
-    key = model_key(model)
+    key, kept = model_key(model), before
     try:
         require_writable(costs_path(key))
         often, why = ("once", "") if before is None else ("again", ", to be sure")
@@ -136,13 +137,13 @@ def _measured(model: Any, before: PassCosts | None) -> PassCosts | None:
         if before is not None:
             costs = before.with_another(costs)
         save_costs(key, costs)
-        _measured_here.add(key)
+        kept = costs
         if advice := blas_advice(model):
             print(advice, file=sys.stderr)
     except (SpectoolError, OSError, ValueError, RuntimeError) as error:
         logging.getLogger(__name__).warning("what passes cost was not measured: %s", error)
-        return before
-    return costs
+    _measured_here.add(costs_path(key))
+    return kept
 
 
 def _draft_cost(draft: Any, target: Any, known: PassCosts | None, measure: bool) -> DraftCost:

@@ -104,12 +104,12 @@ def load_costs(key: str) -> PassCosts | None:
     """The saved costs of a model; None if they were not measured.
 
     Raises:
-        ArtifactError: The file is damaged, or no file.
+        ArtifactError: The file is damaged, no file, or cannot be read.
     """
     path = costs_path(key)
-    if not path.exists():
-        return None
     try:
+        if not path.exists():
+            return None
         if not path.is_file():
             raise ValueError("no regular file")
         return _costs(**json.loads(path.read_text(encoding="utf-8")))

@@ -89,12 +89,17 @@ def test_a_curve_of_too_few_sizes_is_measured_again(exact: bool, monkeypatch: py
     assert (kept.exact, kept.same_bits, new_policy(model).longest) == (exact, (1, 2), 1 if exact else LONGEST_DRAFT)
 
 
-def test_without_a_measurement_the_stated_curve_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_measurement_the_stated_curve_is_taken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     model: Any = tiny_model()
     monkeypatch.setattr(module, "time_passes", None)
     assert new_policy(model, measure=False).curve is ASSUMED
     (tmp_path / "spectool").write_text("a file where the folder should be")
-    assert new_policy(model).curve is ASSUMED, "a cache that cannot be written"
+    assert new_policy(model).curve is new_policy(model).curve is ASSUMED, "a cache that cannot be written"
+    assert caplog.text.count("was not measured") == 1, "not tried for each text with a seed"
+    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / (300 * name)))
+    assert new_policy(model, measure=False).curve is ASSUMED, "a cache that cannot be read"
     assert new_policy(lambda tokens, cache: None).curve is ASSUMED, "something that is called like a model"
 
 
