@@ -1,15 +1,9 @@
 """Which draft models are asked, for how many tokens, and what is made of their guesses.
 
 A model says how sure it is only after its passes are spent. So it is asked where that is expected to be worth more than
-what the best look-up promises now. What is expected depends on how sure look-ups are, since a model is surer where they
-are: how sure it was in each quarter of such places was learnt offline, and what asking gains beyond that is learnt as
-the target writes. Now and then a model is asked all the same, so that one which had bad luck is not given up for long.
-
-It is asked for as many tokens as would be worth most if it were sure of all of them, because it ends by itself where it
-is not.
-
-A guess is cut or continued by look-ups. Where a look-up has found the same token, it is the more probable; where it has
-found another one, that is doubted.
+what the best look-up promises now. How sure it is where look-ups are was learnt offline, and what asking gains beyond
+that is learnt as the target writes. Now and then a model is asked all the same, so that one which had bad luck is not
+given up for long. A guess is cut or continued by look-ups.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -61,11 +55,6 @@ class Prospect(NamedTuple):
     together: int  # texts in the pass, with those that have another policy
     usual_cycles: float  # of a text
 
-    def if_right(self, probability: float, most: int, asked: Container[int]) -> list[Sequence[Candidate]]:
-        """What texts can propose if each of ``most`` tokens of a model that is asked is right with this probability."""
-        right = [Candidate(NOTHING, [probability] * most)]
-        return [right if at in asked else own for at, (_, _, own) in enumerate(self.texts)]
-
     def expected(self, believed: float, most: int, asked: Container[int], token: float) -> float:
         """What the pass is worth on average, in tokens of one text, once models are asked for ``most`` tokens.
 
@@ -95,10 +84,9 @@ class Asked(NamedTuple):
 
 
 class Models:
-    """The draft models of a policy."""
+    """The draft models of a policy, of which ``records`` know what they have shown."""
 
     def __init__(self, curve: PassCurve, records: Mapping[str, Record]) -> None:
-        """Ask models of which ``records`` know what they have shown."""
         self._curve, self._records = curve, records
 
     def most(self, drafter: DrafterSlot, limit: int) -> int:
@@ -125,8 +113,9 @@ class Models:
         drafting = [cost + length * token for length, cost in enumerate(costs[: most + 1])]
         expected = prospect.expected(record.believed, most, asked, token)
         promised = expected + record.gain
-        count, _, _ = best(prospect.if_right(min(1.0, record.acceptance.share), most, asked), drafting, rate)
-        count = max(1, count)
+        # For as many tokens as would be worth most if it were sure of all, because it ends by itself where it is not.
+        sure = [Candidate(NOTHING, [min(1.0, record.acceptance.share)] * most)]
+        count = max(1, best([sure if at in asked else own for at, (_, _, own) in enumerate(texts)], drafting, rate)[0])
         gain = record.usual_gain(promised - worth)
         scale = record.cost.reading * self._share(record, 1, prospect.together)
         reading = {at: scale * model.unread for at, model in asked.items() if model.unread > _CATCHING_UP}
