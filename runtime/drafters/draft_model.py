@@ -43,8 +43,7 @@ class ModelDrafter(Drafter):
         probable tokens are all right with less than this. The same holds where drafts are drawn, because the target
         accepts them more often where the draft model is surer of one token.
         """
-        self.cache = TextCache(model)
-        self._min_probability = min_probability
+        self.cache, self._min_probability = TextCache(model), min_probability
         self._least = math.log(min_probability) if min_probability > 0 else -math.inf
         self._text: list[int] = []
         self._has_proposed = False  # since the last commit
@@ -78,24 +77,6 @@ class ModelDrafter(Drafter):
         if limit <= 0 or self._has_proposed or not self._text:
             return Proposal((), self.name)
         unfed = self.cache.unfed(self._text)
-        drafts, probabilities, distribution, fed = yield from self._draft(unfed, limit)
-        self.cache.tokens += unfed + drafts[:fed]
-        self._has_proposed = True
-        return Proposal(drafts, self.name, probabilities, distribution)
-
-    def commit(self, tokens: Sequence[int]) -> None:
-        """Add ``tokens`` to the text; drafts that were wrong are taken back before the next ones."""
-        require_tokens("draft model", tokens, self._vocabulary)
-        self._text += tokens
-        self._has_proposed = False
-
-    def _draft(self, unfed: Sequence[int], limit: int) -> Drafting[tuple[list[int], list[float], mx.array | None, int]]:
-        """Feed what is ``unfed`` and draft after draft.
-
-        Returns:
-            Drafts, the probability of the most probable token at each of them, their distributions, and how many of
-            them were fed.
-        """
         draw, distributions = self._draw, list[mx.array]()
         history = mx.array(self._text) if draw is not None and draw.processors else None
 
@@ -110,17 +91,22 @@ class ModelDrafter(Drafter):
             return token
 
         choose = most_probable if draw is None else drawn
-        chain = yield from draft_chain(_as_is, unfed, limit, least=self._least, choose=choose)
-        if not chain.tokens:
-            return [], [], None, chain.fed
-        tokens, probabilities = mx.concatenate(chain.tokens), mx.exp(mx.stack(chain.highest))
-        yield [tokens, probabilities]
-        drawn_from = mx.concatenate(distributions) if distributions else None
-        return evaluated(tokens), cast("list[float]", probabilities.tolist()), drawn_from, chain.fed
+        chain = yield from draft_chain(lambda logits: logits, unfed, limit, least=self._least, choose=choose)
+        drafts, proposal = list[int](), Proposal((), self.name)
+        if chain.tokens:
+            tokens, probabilities = mx.concatenate(chain.tokens), mx.exp(mx.stack(chain.highest))
+            yield [tokens, probabilities]
+            drafts, drawn_from = evaluated(tokens), mx.concatenate(distributions) if distributions else None
+            proposal = Proposal(drafts, self.name, cast("list[float]", probabilities.tolist()), drawn_from)
+        self.cache.tokens += unfed + drafts[: chain.fed]
+        self._has_proposed = True
+        return proposal
 
-
-def _as_is(logits: mx.array) -> mx.array:
-    return logits
+    def commit(self, tokens: Sequence[int]) -> None:
+        """Add ``tokens`` to the text; drafts that were wrong are taken back before the next ones."""
+        require_tokens("draft model", tokens, self._vocabulary)
+        self._text += tokens
+        self._has_proposed = False
 
 
 def vocabulary_mismatch(draft: Mapping[str, int], target: Mapping[str, int]) -> str | None:

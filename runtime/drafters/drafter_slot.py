@@ -23,7 +23,7 @@ class NoRandomness(nullcontext[None]):
     """What drafters act in that draw nothing, in place of `Randomness`."""
 
     def renew(self) -> None:
-        """Go on."""
+        """Nothing is to be renewed."""
 
 
 class DrafterSlot:
@@ -31,9 +31,6 @@ class DrafterSlot:
 
     Attributes:
         drafter: The drafter; None once it has failed.
-        name: Its name.
-        is_model: Whether each of its drafts costs a pass of a model.
-        longest: The most tokens that it proposes where nobody fixes their number.
         missed: Tokens of the text that it has not been told yet.
         unread: About how many of them its model has to read; it may know a prompt from an earlier text.
         proposal: Its proposal of this cycle; empty if it was not asked.
@@ -48,10 +45,10 @@ class DrafterSlot:
         vocabulary: int = sys.maxsize,
         randomness: "Randomness | NoRandomness | None" = None,
     ) -> None:
-        """Guard ``drafter``.
+        """Guard a drafter.
 
         Args:
-            drafter: A drafter.
+            drafter: The drafter.
             failures: Gets its name and error when it fails.
             draw: Draws its drafts, if it can.
             vocabulary: Number of the target's token ids.
@@ -74,12 +71,8 @@ class DrafterSlot:
         self._begin(prompt)
         if not self.is_model:
             self._attempt(lambda drafter: None)
-        elif self.drafter is not None and not afresh:
-            with self.randomness:
-                try:
-                    self.unread -= self.drafter.known(prompt)
-                except Exception as error:
-                    self._fail(error)
+        elif not afresh:
+            self.unread -= self._attempt(lambda drafter: drafter.known(prompt), caught_up=False) or 0
 
     def follow(self, tokens: Sequence[int]) -> None:
         """Add what was committed; a cycle ends."""
@@ -91,7 +84,7 @@ class DrafterSlot:
 
     def may_propose(self) -> bool:
         """Whether it may have a proposal in the next cycle."""
-        if self.is_model or self.drafter is None:
+        if self.is_model:
             return self.drafter is not None
         return bool(self._attempt(lambda drafter: drafter.may_propose()))
 
@@ -105,8 +98,7 @@ class DrafterSlot:
         if self.drafter is None:
             return NOTHING
         try:
-            if self.missed or not self._begun:
-                self._catch_up(self.drafter)
+            self._catch_up(self.drafter)
             made = yield from self.drafter.drafting(limit)
             self.proposal = self._valid(made, limit)
         except Exception as error:
@@ -146,13 +138,13 @@ class DrafterSlot:
         # A drawn token that is cut leaves its row: it was drawn, and cannot be right.
         return Proposal(tokens, str(proposal.source), tuple(proposal.probabilities[: len(tokens)]), drawn)
 
-    def _attempt(self, act: Callable[[Drafter], _Result]) -> _Result | None:
-        """What ``act`` returns once the drafter has read the text; None where it fails, now or before."""
+    def _attempt(self, act: Callable[[Drafter], _Result], *, caught_up: bool = True) -> _Result | None:
+        """What ``act`` returns, with ``caught_up`` once the drafter has read the text; None where it fails or has."""
         if self.drafter is None:
             return None
         with self.randomness:
             try:
-                if self.missed or not self._begun:
+                if caught_up:
                     self._catch_up(self.drafter)
                 return act(self.drafter)
             except Exception as error:
@@ -161,13 +153,15 @@ class DrafterSlot:
 
     def _catch_up(self, drafter: Drafter) -> None:
         """Let it read what it has missed."""
+        if self._begun and not self.missed:
+            return
         missed, self.missed, self.unread = self.missed, [], 0
-        if not self._begun:
-            self._begun = True
-            drafter.draw_with(self._draw)
-            drafter.start(missed)
-        else:
+        if self._begun:
             drafter.commit(tuple(missed))
+            return
+        self._begun = True
+        drafter.draw_with(self._draw)
+        drafter.start(missed)
 
     def _fail(self, error: Exception) -> None:
         """Switch the drafter off: it is not asked again in this text."""
@@ -175,20 +169,17 @@ class DrafterSlot:
         self.randomness.renew()  # half-done draws may have broken it
         reason = f"{type(error).__name__}: {error}"
         logging.getLogger(__name__).warning(
-            "drafter %r is switched off for this generation: %s. "
-            "Decoding goes on without it; the output does not change.",
-            self.name,
-            reason,
+            f"drafter {self.name!r} is switched off for this generation: {reason}. "
+            "Decoding goes on without it; the output does not change."
         )
         if self._failures is not None:
             self._failures.append(f"{self.name}: {reason}")
 
 
 class TextDrafters:
-    """All drafters of one text, and how far it has come.
+    """All drafters of one text, its ``slots``, and how far it has come.
 
     Attributes:
-        slots: The drafters.
         look_ups: Those that cost no passes of a model.
         model: The one that does; None where there is none.
         context: Tokens of the text.
@@ -196,7 +187,6 @@ class TextDrafters:
     """
 
     def __init__(self, slots: Sequence[DrafterSlot]) -> None:
-        """Follow one text with these drafters."""
         self.slots = slots
         self.look_ups = [slot for slot in slots if not slot.is_model]
         self.model = next((slot for slot in slots if slot.is_model), None)

@@ -50,9 +50,7 @@ class ModelSource:
             min_probability: Make no further pass for drafts that are all right with less than this, 0..1. Above 0 each
                 draft token is evaluated by itself.
         """
-        self.cache = TextCache(model)
-        self._bos = bos
-        self._min_probability = min_probability
+        self.cache, self._bos, self._min_probability = TextCache(model), bos, min_probability
         self._least = math.log(min_probability) if min_probability > 0 else -math.inf
         self._rows, self._text = vocabulary_size(model), list[int]()
         self.size = self._rows if size is None else min(size, self._rows)
@@ -85,12 +83,22 @@ class ModelSource:
         self.likely = [likely]
         # A recurrent state goes back further than by the replaced token: what was before it is fed again.
         self._unfed = [*(self.cache.rewind(len(text) - 1) if healed else ()), token]
-        further = yield from self._go_on(limit - 1)
+        further = yield from self.going_on(limit - 1)
         return [token, *further], healed
 
-    def going_on(self) -> Drafting[list[int]]:
-        """The draft id after those of the latest draft; empty where it does not pay."""
-        return (yield from self._go_on(1))
+    def going_on(self, limit: int = 1) -> Drafting[list[int]]:
+        """At most ``limit`` draft ids after those of the latest draft; empty where more do not pay."""
+        before = self.likely[-1]
+        chain = yield from draft_chain(self.read, self._unfed, limit, likely=before, least=self._least)
+        if not chain.tokens:
+            return []
+        tokens, likely = mx.concatenate(chain.tokens), before + mx.cumsum(mx.stack(chain.highest))
+        yield [tokens, likely]
+        drafts = evaluated(tokens)
+        self.cache.tokens += [*self._unfed, *drafts[:-1]]
+        self._unfed = drafts[-1:]
+        self.likely += cast("list[float]", likely.tolist())
+        return drafts
 
     def follow(self, context: Sequence[int], unchanged: int = 0) -> list[int]:
         """A context after BOS, if the model has one, which is what is fed next.
@@ -159,17 +167,3 @@ class ModelSource:
                 return token, is_healed, float(score) - float(every)
             ranked[at] = -math.inf
         return None
-
-    def _go_on(self, limit: int) -> Drafting[list[int]]:
-        """At most ``limit`` further draft ids."""
-        before = self.likely[-1]
-        chain = yield from draft_chain(self.read, self._unfed, limit, likely=before, least=self._least)
-        if not chain.tokens:
-            return []
-        tokens, likely = mx.concatenate(chain.tokens), before + mx.cumsum(mx.stack(chain.highest))
-        yield [tokens, likely]
-        drafts = evaluated(tokens)
-        self.cache.tokens += [*self._unfed, *drafts[:-1]]
-        self._unfed = drafts[-1:]
-        self.likely += cast("list[float]", likely.tolist())
-        return drafts
