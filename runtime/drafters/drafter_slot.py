@@ -19,13 +19,6 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 
-class NoRandomness(nullcontext[None]):
-    """What drafters act in that draw nothing, in place of `Randomness`."""
-
-    def renew(self) -> None:
-        """Nothing is to be renewed."""
-
-
 class DrafterSlot:
     """A drafter that follows one text: a look-up at once, a model when it is asked.
 
@@ -43,7 +36,7 @@ class DrafterSlot:
         failures: list[str] | None = None,
         draw: "Draw | None" = None,
         vocabulary: int = sys.maxsize,
-        randomness: "Randomness | NoRandomness | None" = None,
+        randomness: "Randomness | None" = None,
     ) -> None:
         """Guard a drafter.
 
@@ -58,7 +51,9 @@ class DrafterSlot:
         self._given = drafter
         self.name, self.is_model, self.longest = drafter.name, drafter.costs_a_pass, drafter.longest
         self._failures, self._draw, self._vocabulary = failures, draw, vocabulary
-        self.randomness = randomness if randomness is not None and drafter.draws else NoRandomness()
+        self.randomness: Randomness | nullcontext[None] = nullcontext()
+        if randomness is not None and drafter.draws:
+            self.randomness = randomness
         self._begin(())
 
     @property
@@ -166,7 +161,8 @@ class DrafterSlot:
     def _fail(self, error: Exception) -> None:
         """Switch the drafter off: it is not asked again in this text."""
         self.drafter, self.proposal = None, NOTHING
-        self.randomness.renew()  # half-done draws may have broken it
+        if not isinstance(self.randomness, nullcontext):
+            self.randomness.renew()  # half-done draws may have broken it
         reason = f"{type(error).__name__}: {error}"
         logging.getLogger(__name__).warning(
             f"drafter {self.name!r} is switched off for this generation: {reason}. "

@@ -3,9 +3,8 @@
     cache     holds BOS if any, the last context, and the drafts that were fed
     text      BOS if any, and the present context; the cache is taken back to what both begin with
 
-The healing comparison costs no pass of its own. The first pass of a cycle feeds at least the last two tokens of the
-text, which gives p(. | all but the last) and p(. | all). A healed token then takes the last context token's place in
-the cache. k draft tokens take k passes, and a long new context some of its own.
+The first pass of a cycle feeds at least the last two tokens of the text, which gives p(. | all but the last) and
+p(. | all), so that healing costs no pass of its own. A healed token takes the last context token's place in the cache.
 """
 
 import math
@@ -26,9 +25,7 @@ WORST = math.log(0.02)  # log-probability of a first token that may take a refus
 
 
 class ModelSource:
-    """Drafts of a model, its most probable tokens, with a cache of its own, of any kind.
-
-    The cache outlives a text: the next one is fed from where it differs.
+    """Drafts of a model, its most probable tokens, with a cache of its own, of any kind, which outlives a text.
 
     Attributes:
         cache: The model and its cache.
@@ -51,7 +48,6 @@ class ModelSource:
                 draft token is evaluated by itself.
         """
         self.cache, self._bos, self._min_probability = TextCache(model), bos, min_probability
-        self._least = math.log(min_probability) if min_probability > 0 else -math.inf
         self._rows, self._text = vocabulary_size(model), list[int]()
         self.size = self._rows if size is None else min(size, self._rows)
         self._unfed: list[int] = []  # tokens of the latest draft that are not fed
@@ -89,10 +85,12 @@ class ModelSource:
     def going_on(self, limit: int = 1) -> Drafting[list[int]]:
         """At most ``limit`` draft ids after those of the latest draft; empty where more do not pay."""
         before = self.likely[-1]
-        chain = yield from draft_chain(self.read, self._unfed, limit, likely=before, least=self._least)
-        if not chain.tokens:
+        chain, highest, _ = yield from draft_chain(
+            self.read, self._unfed, limit, min_probability=self._min_probability, likely=before
+        )
+        if not chain:
             return []
-        tokens, likely = mx.concatenate(chain.tokens), before + mx.cumsum(mx.stack(chain.highest))
+        tokens, likely = mx.concatenate(chain), before + mx.cumsum(mx.stack(highest))
         yield [tokens, likely]
         drafts = evaluated(tokens)
         self.cache.tokens += [*self._unfed, *drafts[:-1]]

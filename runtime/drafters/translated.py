@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spectool.runtime.drafters.drafter import Drafter, Proposal
-from spectool.runtime.drafters.drafting import Drafting, alone
+from spectool.runtime.drafters.drafting import Drafting
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
 if TYPE_CHECKING:
@@ -72,12 +72,8 @@ class TranslatedDrafter(Drafter):
         """About how much memory the cache and the translated text take."""
         return super().nbytes + _BYTES * len(self._known)
 
-    def propose(self, limit: int) -> Proposal:
-        """The translated draft, cut to ``limit`` target tokens; nothing is guessed where that is 0."""
-        return alone(self.drafting(limit), self.cache)
-
     def drafting(self, limit: int) -> Drafting[Proposal]:
-        """The same, step by step."""
+        """The translated draft, cut to ``limit`` target tokens, step by step; nothing is guessed where that is 0."""
         if limit <= 0:
             return Proposal((), self.name)
         count = limit if self._num_draft_tokens is None else min(limit, self._num_draft_tokens)

@@ -1,9 +1,9 @@
 """What a model's passes cost on this machine: measured once, and kept in the user's cache.
 
-Costs depend on the shapes and types of the weights, on the machine and on the version of MLX, but not on the values of
-the weights. The key of a measurement is made of these, so a copy of a model has the same key. `spectool
-doctor` measures thoroughly. Whoever has not run it gets a short measurement when a model first drafts, and another one
-at each later start until two agree, because other programs disturb it. The least of all their times counts.
+Costs depend on the shapes and types of the weights, on the machine and on the version of MLX, and so does the key of a
+measurement: a copy of a model has the same. `spectool doctor` measures thoroughly. Whoever has not run it gets a short
+measurement when a model first drafts, and another one at each later start until two agree, because other programs
+disturb it. The least of all their times counts.
 """
 
 import hashlib
@@ -97,9 +97,8 @@ def known_costs(model: Any) -> PassCosts | None:
 def costs_of(model: Any, *, measure: bool = True) -> PassCosts | None:
     """What passes of a model cost on this machine; what is not known for sure is measured now where it may be."""
     found = known_costs(model)
-    if not measure or not hasattr(model, "parameters"):
-        return found
-    if (found is not None and found.whole and found.final) or costs_path(model_key(model)) in _measured_here:
+    sure = found is not None and found.whole and found.final
+    if sure or not measure or not hasattr(model, "parameters") or costs_path(model_key(model)) in _measured_here:
         return found
     return _measured(model, found)
 

@@ -135,12 +135,19 @@ class Models:
 
     def ask(self, prospect: Prospect, asked: Asked, draft: Draft) -> tuple[list[Proposal], float, float]:
         """The best proposals given what models guess, the plain passes that these take, and what all is worth."""
-        guesses, drafting = self._guesses_of(prospect, asked, draft)
-        options = [text.look_ups for text in prospect.texts]
-        for at, guess in guesses.items():
-            text = prospect.texts[at]
-            options[at] = self._options(guess, text, self.most(asked.models[at], text.limit))
-        drawn = max([len(guess.tokens) for guess, _ in guesses.values() if guess.distribution is not None], default=0)
+        models, texts = asked.models, prospect.texts
+        before = [model.passes for model in models.values()]
+        made = draft([(model, min(asked.most, texts[at].limit)) for at, model in models.items()])
+        options, guesses, most, drawn = [text.look_ups for text in texts], dict[int, Candidate](), 0, 0
+        for (at, model), guess, had in zip(models.items(), made, before, strict=True):
+            record, count = self._records[model.name], len(guess.tokens)
+            # A drafter of another kind may not count them, and one that has failed has none.
+            passes = max(0, model.passes - had) or count
+            record.count(passes, count)
+            guesses[at] = Candidate(guess, record.acceptance.probabilities(guess.stated))
+            options[at] = self._options(guesses[at], texts[at], self.most(model, texts[at].limit))
+            most, drawn = max(most, passes), drawn if guess.distribution is None else max(drawn, count)
+        drafting = most * record.cost.token * self._share(record, len(models), prospect.together)
         costs = level_rows(prospect.costs, drawn)  # drawn drafts have their rows in any case, which are paid for
         length, picks, worth = best(options, costs, prospect.rate)
         proposals = [_taken(guesses.get(at, NO_CANDIDATE), pick, length) for at, pick in enumerate(picks)]
@@ -154,21 +161,6 @@ class Models:
         curve = target if record.cost.curve is None else record.cost.curve
         rows_cost = curve.seconds(max(1, rows), 0) / curve.seconds(1, 0)
         return rows_cost * target.seconds(0, 0) / target.seconds(together, 0)
-
-    def _guesses_of(self, prospect: Prospect, asked: Asked, draft: Draft) -> tuple[dict[int, Candidate], float]:
-        """What models propose, by the place of the text, and the plain passes that this takes."""
-        models = asked.models
-        before = [model.passes for model in models.values()]
-        made = draft([(model, min(asked.most, prospect.texts[at].limit)) for at, model in models.items()])
-        guesses, most = dict[int, Candidate](), 0
-        for (at, model), guess, had in zip(models.items(), made, before, strict=True):
-            record = self._records[model.name]
-            # A drafter of another kind may not count them, and one that has failed has none.
-            passes = max(0, model.passes - had) or len(guess.tokens)
-            record.count(passes, len(guess.tokens))
-            guesses[at] = Candidate(guess, record.acceptance.probabilities(guess.stated))
-            most = max(most, passes)
-        return guesses, most * record.cost.token * self._share(record, len(models), prospect.together)
 
     def _options(self, guess: Candidate, text: Offer, limit: int) -> list[Candidate]:
         """What a text can propose given a model's guess: this, perhaps continued by a look-up, or a look-up's own."""

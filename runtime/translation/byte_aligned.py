@@ -6,19 +6,16 @@
     proposal                  d3' d4 d5               healed: d3' begins with d3's bytes and goes beyond
                                     | t4 | t5 | t6 |  target ids of what lies beyond the frontier
 
-Three steps (docs/design.md): the draft's view is kept canonical (resync), the draft may replace its last token by a
-longer one (healing), and its first token may not merge into the token that the target has just committed (head
-absorption).
-
-A draft begins with the *overlap*: bytes that the target has committed and the draft says again, those of a replaced
-token and those of an unfinished character. What is translated are the bytes after it.
+The three steps are those of docs/design.md: resync, healing and head absorption. A draft begins with the *overlap*:
+bytes that the target has committed and the draft says again, those of a replaced token and those of an unfinished
+character. What is translated are the bytes after it.
 """
 
 import copy
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,8 +39,7 @@ def allow_any(token: int, healed: bool) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class FirstTokenRule:
+class FirstTokenRule(NamedTuple):
     """What a draft model may propose next.
 
     A first token is *plain* when it follows the whole context, and *healed* when it replaces the last context token. It
@@ -56,7 +52,7 @@ class FirstTokenRule:
             It is asked about the best candidates, in order, until one passes.
     """
 
-    extensions: NDArray[np.int32] = field(default_factory=lambda: _NO_IDS)
+    extensions: NDArray[np.int32] = _NO_IDS
     first: NDArray[np.int32] | None = None
     allows: Callable[[int, bool], bool] = allow_any
 
