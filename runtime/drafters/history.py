@@ -30,12 +30,7 @@ class Repeat(NamedTuple):
 
 
 class History:
-    """A growing token sequence.
-
-    Attributes:
-        tokens: All token ids.
-        repeat: The longest suffix of them that occurs earlier as well.
-    """
+    """A growing sequence of ``tokens``; ``repeat`` is the longest suffix of it that occurs earlier as well."""
 
     def __init__(self) -> None:
         self.tokens: list[int] = []

@@ -64,9 +64,8 @@ class ModelSource:
 
         The first is the best that ``constraint`` lets pass, none where it refuses them. Healed ones go by p(extension |
         all but the last context token), plain ones by p(last context token | the same) * p(token | context), and win a
-        tie. Nothing is drafted for an empty context without BOS. A lone or unknown token is not healed.
-
-        The first ``unchanged`` ids are those of the latest context, so they are not compared again.
+        tie. Nothing is drafted for an empty context without BOS. A lone or unknown token is not healed. The first
+        ``unchanged`` ids are those of the latest context.
         """
         text, self.likely = self.follow(context, unchanged), []
         if limit <= 0 or not text:
@@ -99,9 +98,7 @@ class ModelSource:
         return drafts
 
     def follow(self, context: Sequence[int], unchanged: int = 0) -> list[int]:
-        """A context after BOS, if the model has one, which is what is fed next.
-
-        The first ``unchanged`` ids are those of the latest context.
+        """A context after BOS, if the model has one; its first ``unchanged`` ids are those of the latest one.
 
         Raises:
             TokenOutOfRange: The model does not have a token.

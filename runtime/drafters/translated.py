@@ -86,15 +86,11 @@ class TranslatedDrafter(Drafter):
             return Proposal((), self.name)
         drafts, tokens = yield from self._settled(drafts, healed)
         tokens, likely = tokens[:limit], self._source.likely
-        if not likely:
-            return Proposal(tokens, self.name)
-        return Proposal(tokens, self.name, translator.probabilities(drafts, healed, likely, tokens))
+        probabilities = translator.probabilities(drafts, healed, likely, tokens) if likely else ()
+        return Proposal(tokens, self.name, probabilities)
 
     def _settled(self, drafts: list[int], healed: bool) -> Drafting[tuple[list[int], list[int]]]:
-        """A draft that is made longer until what follows is unlikely to change its last target id, and its target ids.
-
-        Those of the longer draft are proposed as well, as far as they are settled.
-        """
+        """A draft that is made longer until its last target id is unlikely to change, and its target ids."""
         tokens = self._translator.translate(drafts, healed)
         asked = max(1, len(tokens))
         for _ in range(FURTHER):

@@ -48,10 +48,7 @@ def model_key(model: Any) -> str:
 
 
 def policy_for(model: Any, drafter: Drafter | DrafterSet | None, *, fresh: bool = False) -> Policy:
-    """The policy of ``model`` with ``drafter``, which keeps it, so that what it learns outlives a text.
-
-    A ``fresh`` one has learnt nothing, and is not kept.
-    """
+    """The policy of ``model`` with ``drafter``, which keeps what it learns; a ``fresh`` one has learnt nothing."""
     if fresh:
         return new_policy(model, drafter)
     holder = vars(model if drafter is None else drafter)

@@ -58,8 +58,8 @@ class Prospect(NamedTuple):
     def expected(self, believed: float, most: int, asked: Container[int], token: float) -> float:
         """What the pass is worth on average, in tokens of one text, once models are asked for ``most`` tokens.
 
-        Their guesses are taken to be ``believed`` times as probable as the table says. A draft token costs ``token``
-        plain passes, and the first one is paid for even if it is dropped.
+        These are ``believed`` times as probable as the table says, and each costs ``token`` plain passes, the first one
+        even if it is dropped.
         """
         costs = [cost + max(0, length - 1) * token for length, cost in enumerate(self.costs[: most + 1])]
         worths = []
@@ -94,10 +94,9 @@ class Models:
         return limit if self._curve is FREE else min(limit, drafter.longest)
 
     def to_ask(self, prospect: Prospect, worth: float) -> Asked | None:
-        """The models that are worth more than ``worth`` tokens of a text to ask; None if there are none.
+        """The models that are worth more than ``worth`` tokens of a text to ask, or are tried; None if there are none.
 
-        They are those of all texts but those for which one would have to read more than it is worth. A model is tried
-        now and then all the same.
+        They are those of all texts but those for which one would have to read more than it is worth.
         """
         texts, costs, rate = prospect.texts, prospect.costs, prospect.rate
         asked = {
@@ -157,8 +156,7 @@ class Models:
         """A model's pass over ``rows``, in its passes over one row, where plain passes serve ``together`` texts."""
         if together == 1:
             return 1.0
-        target = self._curve
-        curve = target if record.cost.curve is None else record.cost.curve
+        target, curve = self._curve, record.cost.curve or self._curve
         rows_cost = curve.seconds(max(1, rows), 0) / curve.seconds(1, 0)
         return rows_cost * target.seconds(0, 0) / target.seconds(together, 0)
 

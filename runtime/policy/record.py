@@ -65,16 +65,11 @@ class DraftCost(NamedTuple):
 
 
 class Record:
-    """What is known of a drafter; outlives a text.
-
-    Attributes:
-        acceptance: How far its stated probabilities can be believed.
-        cost: What a model costs.
-    """
+    """What is known of a drafter; outlives a text."""
 
     def __init__(self) -> None:
-        self.acceptance = Acceptance(prior=4.0, share=0.9)
-        self.cost = DraftCost(0.0, 0.0)
+        self.acceptance = Acceptance(prior=4.0, share=0.9)  # how far its stated probabilities can be believed
+        self.cost = DraftCost(0.0, 0.0)  # of a model
         self._usual_share = 1.0  # of a model whose guesses are as probable as what is expected of one
         self._tokens_per_pass = 1.0
         self._asks = self._gained = self._squares = 0.0  # of a model: how often, tokens, and the same, squared

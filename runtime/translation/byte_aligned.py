@@ -60,9 +60,8 @@ class FirstTokenRule(NamedTuple):
 class ByteAlignedTranslator:
     """Translates between two vocabularies without losing the target's boundaries.
 
-    One generation is ``start()`` and then, cycle after cycle, ``commit(target ids)``, ``draft_context()``,
-    ``constraint()`` and ``translate(draft ids)``. A text is what stands between two special tokens; these are mapped by
-    name or role, and left out where the other side has no such token.
+    A text is what stands between two special tokens; these are mapped by name or role, and left out where the other
+    side has no such token.
     """
 
     def __init__(self, alignment: Alignment, draft: Tokenizer, target: Tokenizer) -> None:
@@ -120,10 +119,7 @@ class ByteAlignedTranslator:
         return data.removeprefix(b" ") if self._leading_space and not self._text else data
 
     def draft_context(self) -> Sequence[int]:
-        """The committed text, but for an unfinished character, in canonical draft ids.
-
-        The list is the translator's own: read it before the next ``commit``, and never change it.
-        """
+        """The committed text in canonical draft ids, but for an unfinished character: a list that `commit` changes."""
         return self._view.ids
 
     def unchanged(self) -> int:
@@ -153,10 +149,9 @@ class ByteAlignedTranslator:
         return not self._absorption.is_likely(tokens[-1])
 
     def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
-        """The target ids of what draft ids say beyond the frontier.
+        """The target ids of what draft ids say beyond the frontier; none if they contradict the committed bytes.
 
-        An unfinished character at the end is left out, and so is what follows a special token. A draft that
-        contradicts the committed bytes says nothing.
+        An unfinished character at the end is left out, and so is what follows a special token.
         """
         token_bytes = [self._bytes(self._draft, token) for token in drafts]
         end = token_bytes.index(b"") if b"" in token_bytes else len(drafts)
@@ -253,8 +248,7 @@ class ByteAlignedTranslator:
     def _overlap(self, healed: bool, said: bytes = b" ") -> bytes:
         """The committed bytes that a draft, whose bytes are ``said``, begins with.
 
-        Where the target has committed nothing but its own artificial space, the draft says that again if it begins
-        with a space. It need not: a text that begins with an added token has none.
+        A lone artificial space of the target is one of them if the draft says it: before an added token it says none.
         """
         view = self._view
         space = not view.begun and view.leading_space and self._text and said.startswith(b" ")
