@@ -142,9 +142,8 @@ def test_the_same_request_drafts_the_same_with_automatic_lengths(temp: float, mo
             "seed": seed,
             "on_cycle": lambda cycle: drafts.append(cycle.proposal),
         }
-        return [
-            token for token, _, _ in generate_step(prompt, model, drafter=drafter, max_tokens=40, **options)
-        ], drafts
+        steps = generate_step(prompt, model, drafter=drafter, max_tokens=40, **options)
+        return [token for token, _, _ in steps], drafts
 
     first = written(prompts(2)[0], 7)
     written(prompts(2)[1], None)
