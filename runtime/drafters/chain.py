@@ -2,26 +2,11 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import mlx.core as mx
 
 from spectool.runtime.drafters.drafting import Drafting
 from spectool.runtime.sampling.samplers import confidence
-
-
-class Chain(NamedTuple):
-    """Drafts that follow each other; lazy.
-
-    Attributes:
-        tokens: The drafts, each [1].
-        highest: Log-probability [] of the most probable token at each of them.
-        fed: How many of the drafts were fed.
-    """
-
-    tokens: list[mx.array]
-    highest: list[mx.array]
-    fed: int
 
 
 def most_probable(logits: mx.array) -> mx.array:
@@ -34,31 +19,34 @@ def draft_chain(
     unfed: Sequence[int],
     limit: int,
     *,
+    min_probability: float,
     likely: mx.array | float = 0.0,
-    least: float = -math.inf,
     choose: Callable[[mx.array], mx.array | None] = most_probable,
-) -> Drafting[Chain]:
+) -> Drafting[tuple[list[mx.array], list[mx.array], int]]:
     """At most ``limit`` drafts, which are chained on the device, unless their probability decides where they end.
 
     Args:
         read: Logits as they count, from those of the model, both [tokens, vocabulary].
         unfed: What is fed first.
         limit: Most drafts.
+        min_probability: There is no further pass once the most probable tokens are all right with less than this.
         likely: Log-probability of what is drafted already.
-        least: There is no further pass once the most probable tokens are all right with less than this log-probability.
         choose: Chooses a token [1] given logits [1, vocabulary]; None ends the drafts.
+
+    Returns:
+        The drafts, each [1], the log-probability [] of the most probable token at each of them, and how many were fed.
     """
-    chain, feed = Chain([], [], 0), mx.array(list(unfed), dtype=mx.int32)
-    while len(chain.tokens) < limit and (least == -math.inf or float(likely) >= least):
-        logits = read((yield feed)[-1:])
-        chain = chain._replace(fed=len(chain.tokens))
+    least = math.log(min_probability) if min_probability > 0 else -math.inf
+    tokens, highest, fed, feed = list[mx.array](), list[mx.array](), 0, mx.array(list(unfed), dtype=mx.int32)
+    while len(tokens) < limit and (least == -math.inf or float(likely) >= least):
+        logits, fed = read((yield feed)[-1:]), len(tokens)
         chosen = choose(logits)
         if chosen is None:
             break
         feed = chosen.astype(mx.int32)
-        chain.tokens.append(feed)
-        chain.highest.append(confidence(logits[0]))
-        likely = likely + chain.highest[-1]
+        tokens.append(feed)
+        highest.append(confidence(logits[0]))
+        likely = likely + highest[-1]
         if least > -math.inf:
             yield [feed, likely]
-    return chain
+    return tokens, highest, fed

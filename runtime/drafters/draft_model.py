@@ -7,7 +7,6 @@ A proposal of k tokens takes k passes: what the cache does not hold of the text 
 fed. They are chained on the device and evaluated once, unless their probability decides where they end.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,7 +15,7 @@ import mlx.core as mx
 from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.drafters.chain import draft_chain, most_probable
 from spectool.runtime.drafters.drafter import Drafter, Proposal
-from spectool.runtime.drafters.drafting import Drafting, alone
+from spectool.runtime.drafters.drafting import Drafting
 from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.sampling.verification import evaluated
 from spectool.tokenization.incremental.common_prefix import common_prefix
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
 class ModelDrafter(Drafter):
     """Drafts of a model with a cache of its own, of any kind: the most probable tokens, or drawn ones.
 
-    The cache outlives a generation. ``start`` feeds only what differs from what was fed before, so that the next turn
-    of a conversation costs the new turn only.
+    The cache outlives a generation, so that the next turn of a conversation costs the new turn only.
     """
 
     name = "model"
@@ -43,9 +41,7 @@ class ModelDrafter(Drafter):
         probable tokens are all right with less than this. The same holds where drafts are drawn, because the target
         accepts them more often where the draft model is surer of one token.
         """
-        self.cache = TextCache(model)
-        self._min_probability = min_probability
-        self._least = math.log(min_probability) if min_probability > 0 else -math.inf
+        self.cache, self._min_probability = TextCache(model), min_probability
         self._text: list[int] = []
         self._has_proposed = False  # since the last commit
         self._draw: Draw | None = None
@@ -69,33 +65,11 @@ class ModelDrafter(Drafter):
         self._text, self.cache.sure, self._has_proposed = list(prompt), 0, False
         self.cache.unfed(self._text, at_once=1)
 
-    def propose(self, limit: int) -> Proposal:
-        """At most ``limit`` tokens. Proposes nothing if called again before `commit`."""
-        return alone(self.drafting(limit), self.cache)
-
     def drafting(self, limit: int) -> Drafting[Proposal]:
-        """The same, step by step."""
+        """At most ``limit`` tokens, step by step. Proposes nothing if called again before `commit`."""
         if limit <= 0 or self._has_proposed or not self._text:
             return Proposal((), self.name)
         unfed = self.cache.unfed(self._text)
-        drafts, probabilities, distribution, fed = yield from self._draft(unfed, limit)
-        self.cache.tokens += unfed + drafts[:fed]
-        self._has_proposed = True
-        return Proposal(drafts, self.name, probabilities, distribution)
-
-    def commit(self, tokens: Sequence[int]) -> None:
-        """Add ``tokens`` to the text; drafts that were wrong are taken back before the next ones."""
-        require_tokens("draft model", tokens, self._vocabulary)
-        self._text += tokens
-        self._has_proposed = False
-
-    def _draft(self, unfed: Sequence[int], limit: int) -> Drafting[tuple[list[int], list[float], mx.array | None, int]]:
-        """Feed what is ``unfed`` and draft after draft.
-
-        Returns:
-            Drafts, the probability of the most probable token at each of them, their distributions, and how many of
-            them were fed.
-        """
         draw, distributions = self._draw, list[mx.array]()
         history = mx.array(self._text) if draw is not None and draw.processors else None
 
@@ -110,17 +84,24 @@ class ModelDrafter(Drafter):
             return token
 
         choose = most_probable if draw is None else drawn
-        chain = yield from draft_chain(_as_is, unfed, limit, least=self._least, choose=choose)
-        if not chain.tokens:
-            return [], [], None, chain.fed
-        tokens, probabilities = mx.concatenate(chain.tokens), mx.exp(mx.stack(chain.highest))
-        yield [tokens, probabilities]
-        drawn_from = mx.concatenate(distributions) if distributions else None
-        return evaluated(tokens), cast("list[float]", probabilities.tolist()), drawn_from, chain.fed
+        chain, highest, fed = yield from draft_chain(
+            lambda logits: logits, unfed, limit, min_probability=self._min_probability, choose=choose
+        )
+        drafts, proposal = list[int](), Proposal((), self.name)
+        if chain:
+            tokens, probabilities = mx.concatenate(chain), mx.exp(mx.stack(highest))
+            yield [tokens, probabilities]
+            drafts, drawn_from = evaluated(tokens), mx.concatenate(distributions) if distributions else None
+            proposal = Proposal(drafts, self.name, cast("list[float]", probabilities.tolist()), drawn_from)
+        self.cache.tokens += unfed + drafts[:fed]
+        self._has_proposed = True
+        return proposal
 
-
-def _as_is(logits: mx.array) -> mx.array:
-    return logits
+    def commit(self, tokens: Sequence[int]) -> None:
+        """Add ``tokens`` to the text; drafts that were wrong are taken back before the next ones."""
+        require_tokens("draft model", tokens, self._vocabulary)
+        self._text += tokens
+        self._has_proposed = False
 
 
 def vocabulary_mismatch(draft: Mapping[str, int], target: Mapping[str, int]) -> str | None:

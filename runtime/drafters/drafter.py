@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from spectool import RuntimeUnsupported
+from spectool.runtime.drafters.drafting import Drafting, alone
 from spectool.runtime.settings import MAX_DRAFT_TOKENS
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     import mlx.core as mx
 
     from spectool.runtime.caches.text_cache import TextCache
-    from spectool.runtime.drafters.drafting import Drafting
     from spectool.runtime.sampling.verification import Draw
 
 
@@ -54,10 +54,10 @@ NOTHING = Proposal((), "")
 
 
 class Drafter:
-    """Guesses the target's next tokens. Subclasses inherit what they do not need.
+    """Guesses the target's next tokens. Subclasses have `propose` or `drafting`, and inherit what they do not need.
 
-    Implementations keep their own history. They may raise: the loop then switches them off with a warning and continues
-    without them, so no output depends on a drafter.
+    They keep their own history. They may raise: the loop then switches them off with a warning and continues without
+    them, so no output depends on a drafter.
 
     Attributes:
         name: Name in statistics.
@@ -96,10 +96,10 @@ class Drafter:
         """Begin a generation after ``prompt`` (token ids); forget any earlier one."""
 
     def propose(self, limit: int) -> Proposal:
-        """Guess at most ``limit`` (>= 0) next tokens, without adding them to the history."""
-        raise NotImplementedError
+        """Guess at most ``limit`` (>= 0) next tokens, without adding them to the history; by default by `drafting`."""
+        return alone(self.drafting(limit), self.cache)
 
-    def drafting(self, limit: int) -> "Drafting[Proposal]":
+    def drafting(self, limit: int) -> Drafting[Proposal]:
         """`propose`, step by step, so that the passes of its model serve several texts; by default in one step."""
         return self.propose(limit)
         yield
@@ -135,11 +135,9 @@ class Cycle(NamedTuple):
 
 
 class DrafterSet:
-    """Several drafters for one target, at most one of which asks a model. In every cycle, the policy chooses.
+    """Several drafters for one target, its ``members``, at most one of which asks a model. The policy chooses.
 
     Attributes:
-        members: The drafters.
-        name: Their names.
         cache: Cache of the draft model among them; None where there is none.
     """
 

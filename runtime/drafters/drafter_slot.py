@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from itertools import takewhile
+from math import isnan
 from typing import TYPE_CHECKING, TypeVar
 
 from spectool import RuntimeUnsupported
@@ -18,21 +19,11 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 
-class NoRandomness(nullcontext[None]):
-    """What drafters act in that draw nothing, in place of `Randomness`."""
-
-    def renew(self) -> None:
-        """Go on."""
-
-
 class DrafterSlot:
     """A drafter that follows one text: a look-up at once, a model when it is asked.
 
     Attributes:
         drafter: The drafter; None once it has failed.
-        name: Its name.
-        is_model: Whether each of its drafts costs a pass of a model.
-        longest: The most tokens that it proposes where nobody fixes their number.
         missed: Tokens of the text that it has not been told yet.
         unread: About how many of them its model has to read; it may know a prompt from an earlier text.
         proposal: Its proposal of this cycle; empty if it was not asked.
@@ -45,12 +36,12 @@ class DrafterSlot:
         failures: list[str] | None = None,
         draw: "Draw | None" = None,
         vocabulary: int = sys.maxsize,
-        randomness: "Randomness | NoRandomness | None" = None,
+        randomness: "Randomness | None" = None,
     ) -> None:
-        """Guard ``drafter``.
+        """Guard a drafter.
 
         Args:
-            drafter: A drafter.
+            drafter: The drafter.
             failures: Gets its name and error when it fails.
             draw: Draws its drafts, if it can.
             vocabulary: Number of the target's token ids.
@@ -60,7 +51,9 @@ class DrafterSlot:
         self._given = drafter
         self.name, self.is_model, self.longest = drafter.name, drafter.costs_a_pass, drafter.longest
         self._failures, self._draw, self._vocabulary = failures, draw, vocabulary
-        self.randomness = randomness if randomness is not None and drafter.draws else NoRandomness()
+        self.randomness: Randomness | nullcontext[None] = nullcontext()
+        if randomness is not None and drafter.draws:
+            self.randomness = randomness
         self._begin(())
 
     @property
@@ -73,12 +66,8 @@ class DrafterSlot:
         self._begin(prompt)
         if not self.is_model:
             self._attempt(lambda drafter: None)
-        elif self.drafter is not None and not afresh:
-            with self.randomness:
-                try:
-                    self.unread -= self.drafter.known(prompt)
-                except Exception as error:
-                    self._fail(error)
+        elif not afresh:
+            self.unread -= self._attempt(lambda drafter: drafter.known(prompt), caught_up=False) or 0
 
     def follow(self, tokens: Sequence[int]) -> None:
         """Add what was committed; a cycle ends."""
@@ -90,7 +79,7 @@ class DrafterSlot:
 
     def may_propose(self) -> bool:
         """Whether it may have a proposal in the next cycle."""
-        if self.is_model or self.drafter is None:
+        if self.is_model:
             return self.drafter is not None
         return bool(self._attempt(lambda drafter: drafter.may_propose()))
 
@@ -104,8 +93,7 @@ class DrafterSlot:
         if self.drafter is None:
             return NOTHING
         try:
-            if self.missed or not self._begun:
-                self._catch_up(self.drafter)
+            self._catch_up(self.drafter)
             made = yield from self.drafter.drafting(limit)
             self.proposal = self._valid(made, limit)
         except Exception as error:
@@ -134,19 +122,24 @@ class DrafterSlot:
             raise RuntimeUnsupported(
                 f"distribution of the drafts: expected shape [drafts, {self._vocabulary}], got {drawn.shape}"
             )
+        if any(map(isnan, proposal.probabilities)):
+            self._fail(RuntimeUnsupported("the logits of its model are no numbers"))
+            # What was drawn before them stays: dropping it after seeing it would bias the output.
+            proposal = proposal.cut(next(at for at, each in enumerate(proposal.probabilities) if isnan(each)))
+            drawn = proposal.distribution if proposal.tokens else None
         tokens = tuple(map(int, proposal.tokens))
         if tokens and not 0 <= min(tokens) <= max(tokens) < self._vocabulary:
             tokens = tuple(takewhile(lambda token: 0 <= token < self._vocabulary, tokens))
         # A drawn token that is cut leaves its row: it was drawn, and cannot be right.
         return Proposal(tokens, str(proposal.source), tuple(proposal.probabilities[: len(tokens)]), drawn)
 
-    def _attempt(self, act: Callable[[Drafter], _Result]) -> _Result | None:
-        """What ``act`` returns once the drafter has read the text; None where it fails, now or before."""
+    def _attempt(self, act: Callable[[Drafter], _Result], *, caught_up: bool = True) -> _Result | None:
+        """What ``act`` returns, with ``caught_up`` once the drafter has read the text; None where it fails or has."""
         if self.drafter is None:
             return None
         with self.randomness:
             try:
-                if self.missed or not self._begun:
+                if caught_up:
                     self._catch_up(self.drafter)
                 return act(self.drafter)
             except Exception as error:
@@ -155,34 +148,34 @@ class DrafterSlot:
 
     def _catch_up(self, drafter: Drafter) -> None:
         """Let it read what it has missed."""
+        if self._begun and not self.missed:
+            return
         missed, self.missed, self.unread = self.missed, [], 0
-        if not self._begun:
-            self._begun = True
-            drafter.draw_with(self._draw)
-            drafter.start(missed)
-        else:
+        if self._begun:
             drafter.commit(tuple(missed))
+            return
+        self._begun = True
+        drafter.draw_with(self._draw)
+        drafter.start(missed)
 
     def _fail(self, error: Exception) -> None:
         """Switch the drafter off: it is not asked again in this text."""
         self.drafter, self.proposal = None, NOTHING
-        self.randomness.renew()  # half-done draws may have broken it
+        if not isinstance(self.randomness, nullcontext):
+            self.randomness.renew()  # half-done draws may have broken it
         reason = f"{type(error).__name__}: {error}"
         logging.getLogger(__name__).warning(
-            "drafter %r is switched off for this generation: %s. "
-            "Decoding goes on without it; the output does not change.",
-            self.name,
-            reason,
+            f"drafter {self.name!r} is switched off for this generation: {reason}. "
+            "Decoding goes on without it; the output does not change."
         )
         if self._failures is not None:
             self._failures.append(f"{self.name}: {reason}")
 
 
 class TextDrafters:
-    """All drafters of one text, and how far it has come.
+    """All drafters of one text, its ``slots``, and how far it has come.
 
     Attributes:
-        slots: The drafters.
         look_ups: Those that cost no passes of a model.
         model: The one that does; None where there is none.
         context: Tokens of the text.
@@ -190,7 +183,6 @@ class TextDrafters:
     """
 
     def __init__(self, slots: Sequence[DrafterSlot]) -> None:
-        """Follow one text with these drafters."""
         self.slots = slots
         self.look_ups = [slot for slot in slots if not slot.is_model]
         self.model = next((slot for slot in slots if slot.is_model), None)

@@ -1,6 +1,6 @@
 """Drafting step by step, so that the passes of a model serve several texts.
 
-A *drafting* is a generator. It yields what it needs and gets it, and returns what it has drafted in the end:
+A *drafting* is a generator, which returns what it has drafted in the end:
 
     yields                        gets
     tokens, int32 [tokens]        their logits [tokens, vocabulary], from a pass of the model over its cache; lazy

@@ -19,6 +19,7 @@ _REFRESHED = 32  # states that learn of a new occurrence, longest first: more ma
 _UNDOABLE = 4096  # latest tokens, at least, that can be taken back: an answer
 _EACH = 4  # entries about a token in what can be taken back
 _BYTES = 700  # of memory that a token takes, with what its changes take
+_BROKEN_OFF = -1  # last state while a token is added or taken back: Ctrl-C can leave it so
 
 
 class Repeat(NamedTuple):
@@ -29,12 +30,7 @@ class Repeat(NamedTuple):
 
 
 class History:
-    """A growing token sequence.
-
-    Attributes:
-        tokens: All token ids.
-        repeat: The longest suffix of them that occurs earlier as well.
-    """
+    """A growing sequence of ``tokens``; ``repeat`` is the longest suffix of it that occurs earlier as well."""
 
     def __init__(self) -> None:
         self.tokens: list[int] = []
@@ -59,7 +55,7 @@ class History:
         """Change to another sequence; only what follows the common beginning is read, where that is near the end."""
         held = len(self.tokens)
         kept = held if self.tokens == list(tokens[:held]) else common_prefix(self.tokens, tokens)
-        if held - kept > len(self._added) // _EACH:
+        if self._last == _BROKEN_OFF or held - kept > len(self._added) // _EACH:
             self.__init__()  # type: ignore[misc]
             kept = 0
         while len(self.tokens) > kept:
@@ -72,10 +68,11 @@ class History:
         following, link, length, end = self._next, self._link, self._length, self._end
         changes, known = self._changes, len(self._changes)
         last, states, repeat = self._last, len(link), self.repeat
+        self._last = _BROKEN_OFF
         place = len(self.tokens)
         self.tokens.append(token)
-        state = self._add({}, self._length[self._last] + 1, place)
-        at = self._last
+        state = self._add({}, length[last] + 1, place)
+        at = last
         while at >= 0 and token not in following[at]:
             changes += following[at], token, None
             following[at][token] = state
@@ -93,7 +90,6 @@ class History:
                     at = link[at]
                 seen = shorter
             link[state] = seen
-        self._last = state
         self.repeat = Repeat(end[link[state]] + 1, length[link[state]])
         at = link[state]
         for _ in range(_REFRESHED):
@@ -106,10 +102,12 @@ class History:
         if len(self._added) > 2 * _UNDOABLE * _EACH:
             forgotten = len(self._added) - _UNDOABLE * _EACH
             del changes[: sum(self._added[_EACH - 1 : forgotten : _EACH])], self._added[:forgotten]
+        self._last = state
 
     def _take_back(self) -> None:
         """Undo the latest `append`."""
-        self._last, states, self.repeat, count = self._added[-_EACH:]
+        self._last = _BROKEN_OFF
+        last, states, self.repeat, count = self._added[-_EACH:]
         del self._added[-_EACH:]
         for _ in range(count // 3):
             before, place, table = self._changes.pop(), self._changes.pop(), self._changes.pop()
@@ -120,6 +118,7 @@ class History:
         for each in (self._next, self._link, self._length, self._end):
             del each[states:]
         self.tokens.pop()
+        self._last = last
 
     def repeat_after(self, tokens: Sequence[int]) -> Repeat:
         """What ``repeat`` would be with ``tokens`` appended, among occurrences in the sequence as it is."""

@@ -2,13 +2,11 @@
 
 A proposal is a chain. At each step every dictionary knows a token for the longest known suffix of the text so far, and
 the history knows the token that followed the last time. The most probable of these is appended, and the next step
-begins after it. Taking the most probable token at every step makes the expected accepted length of the chain long.
+begins after it.
 
 How probable they are is assumed at first, and then learnt from what the text has said so far: of a dictionary by what
 it states, of a repeat by its length, and of both by whether they say the same. The assumptions were learnt on people's
-text that no dictionary had counted, Polish and Ukrainian:
-
-    python benchmarks/calibration.py
+Polish and Ukrainian text that no dictionary had counted (``python benchmarks/calibration.py``).
 
 It prints the same for any text, such as answers that models wrote, on which dictionaries and repeats differ little.
 
@@ -74,10 +72,7 @@ def tenth(probability: float) -> int:
 
 
 class LookupDrafter(Drafter):
-    """Drafts from dictionaries, the request's own history, or both; never from a model.
-
-    How reliable each of them is, is learnt from the request itself.
-    """
+    """Drafts from dictionaries, the request's own history, or both; never from a model."""
 
     draws = False
 
@@ -232,9 +227,5 @@ class _Dictionaries:
 
     def look_up(self, states: Sequence[State]) -> Match | None:
         """The most probable next token, the last of equal ones."""
-        best: Match | None = None
-        for one, state in zip(self._each, states, strict=True):
-            found = one.look_up(state)
-            if found is not None and (best is None or found.probability >= best.probability):
-                best = found
-        return best
+        found = [one.look_up(state) for one, state in zip(reversed(self._each), reversed(states), strict=True)]
+        return max(filter(None, found), key=lambda match: match.probability, default=None)

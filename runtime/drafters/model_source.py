@@ -3,9 +3,8 @@
     cache     holds BOS if any, the last context, and the drafts that were fed
     text      BOS if any, and the present context; the cache is taken back to what both begin with
 
-The healing comparison costs no pass of its own. The first pass of a cycle feeds at least the last two tokens of the
-text, which gives p(. | all but the last) and p(. | all). A healed token then takes the last context token's place in
-the cache. k draft tokens take k passes, and a long new context some of its own.
+The first pass of a cycle feeds at least the last two tokens of the text, which gives p(. | all but the last) and
+p(. | all), so that healing costs no pass of its own. A healed token takes the last context token's place in the cache.
 """
 
 import math
@@ -26,9 +25,7 @@ WORST = math.log(0.02)  # log-probability of a first token that may take a refus
 
 
 class ModelSource:
-    """Drafts of a model, its most probable tokens, with a cache of its own, of any kind.
-
-    The cache outlives a text: the next one is fed from where it differs.
+    """Drafts of a model, its most probable tokens, with a cache of its own, of any kind, which outlives a text.
 
     Attributes:
         cache: The model and its cache.
@@ -50,10 +47,7 @@ class ModelSource:
             min_probability: Make no further pass for drafts that are all right with less than this, 0..1. Above 0 each
                 draft token is evaluated by itself.
         """
-        self.cache = TextCache(model)
-        self._bos = bos
-        self._min_probability = min_probability
-        self._least = math.log(min_probability) if min_probability > 0 else -math.inf
+        self.cache, self._bos, self._min_probability = TextCache(model), bos, min_probability
         self._rows, self._text = vocabulary_size(model), list[int]()
         self.size = self._rows if size is None else min(size, self._rows)
         self._unfed: list[int] = []  # tokens of the latest draft that are not fed
@@ -70,9 +64,8 @@ class ModelSource:
 
         The first is the best that ``constraint`` lets pass, none where it refuses them. Healed ones go by p(extension |
         all but the last context token), plain ones by p(last context token | the same) * p(token | context), and win a
-        tie. Nothing is drafted for an empty context without BOS. A lone or unknown token is not healed.
-
-        The first ``unchanged`` ids are those of the latest context, so they are not compared again.
+        tie. Nothing is drafted for an empty context without BOS. A lone or unknown token is not healed. The first
+        ``unchanged`` ids are those of the latest context.
         """
         text, self.likely = self.follow(context, unchanged), []
         if limit <= 0 or not text:
@@ -85,17 +78,27 @@ class ModelSource:
         self.likely = [likely]
         # A recurrent state goes back further than by the replaced token: what was before it is fed again.
         self._unfed = [*(self.cache.rewind(len(text) - 1) if healed else ()), token]
-        further = yield from self._go_on(limit - 1)
+        further = yield from self.going_on(limit - 1)
         return [token, *further], healed
 
-    def going_on(self) -> Drafting[list[int]]:
-        """The draft id after those of the latest draft; empty where it does not pay."""
-        return (yield from self._go_on(1))
+    def going_on(self, limit: int = 1) -> Drafting[list[int]]:
+        """At most ``limit`` draft ids after those of the latest draft; empty where more do not pay."""
+        before = self.likely[-1]
+        chain, highest, _ = yield from draft_chain(
+            self.read, self._unfed, limit, min_probability=self._min_probability, likely=before
+        )
+        if not chain:
+            return []
+        tokens, likely = mx.concatenate(chain), before + mx.cumsum(mx.stack(highest))
+        yield [tokens, likely]
+        drafts = evaluated(tokens)
+        self.cache.tokens += [*self._unfed, *drafts[:-1]]
+        self._unfed = drafts[-1:]
+        self.likely += cast("list[float]", likely.tolist())
+        return drafts
 
     def follow(self, context: Sequence[int], unchanged: int = 0) -> list[int]:
-        """A context after BOS, if the model has one, which is what is fed next.
-
-        The first ``unchanged`` ids are those of the latest context.
+        """A context after BOS, if the model has one; its first ``unchanged`` ids are those of the latest one.
 
         Raises:
             TokenOutOfRange: The model does not have a token.
@@ -159,17 +162,3 @@ class ModelSource:
                 return token, is_healed, float(score) - float(every)
             ranked[at] = -math.inf
         return None
-
-    def _go_on(self, limit: int) -> Drafting[list[int]]:
-        """At most ``limit`` further draft ids."""
-        before = self.likely[-1]
-        chain = yield from draft_chain(self.read, self._unfed, limit, likely=before, least=self._least)
-        if not chain.tokens:
-            return []
-        tokens, likely = mx.concatenate(chain.tokens), before + mx.cumsum(mx.stack(chain.highest))
-        yield [tokens, likely]
-        drafts = evaluated(tokens)
-        self.cache.tokens += [*self._unfed, *drafts[:-1]]
-        self._unfed = drafts[-1:]
-        self.likely += cast("list[float]", likely.tolist())
-        return drafts

@@ -24,7 +24,11 @@ class DraftPasses:
 
     def draft(self, asked: Sequence[tuple[DrafterSlot, int]]) -> list[Proposal]:
         """The proposals of several drafters, each with the most tokens that it may draft."""
-        self._begin([slot for slot, _ in asked])
+        if caches := [
+            cache for slot, _ in asked if slot.drafter is not None and (cache := slot.drafter.cache) is not None
+        ]:
+            self._shared = self._shared or SharedTexts(caches[0].model)
+            self._shared.begin(caches)
         drafting = {slot: slot.drafting(limit) for slot, limit in asked}
         proposals = dict[DrafterSlot, Proposal]()
         ready: dict[DrafterSlot, Any] = dict.fromkeys(drafting)
@@ -52,12 +56,6 @@ class DraftPasses:
             else:
                 ready, waiting = self._fed(waiting) if waiting else {}, {}
         return [proposals[slot] for slot, _ in asked]
-
-    def _begin(self, slots: Sequence[DrafterSlot]) -> None:
-        caches = [cache for slot in slots if slot.drafter is not None and (cache := slot.drafter.cache) is not None]
-        if caches:
-            self._shared = self._shared or SharedTexts(caches[0].model)
-            self._shared.begin(caches)
 
     def _fed(self, waiting: dict[DrafterSlot, mx.array]) -> dict[DrafterSlot, Any]:
         """The logits after what each text feeds, or the error of the pass."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spectool.runtime.drafters.drafter import Drafter, Proposal
-from spectool.runtime.drafters.drafting import Drafting, alone
+from spectool.runtime.drafters.drafting import Drafting
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
 if TYPE_CHECKING:
@@ -72,31 +72,25 @@ class TranslatedDrafter(Drafter):
         """About how much memory the cache and the translated text take."""
         return super().nbytes + _BYTES * len(self._known)
 
-    def propose(self, limit: int) -> Proposal:
-        """The translated draft, cut to ``limit`` target tokens; nothing is guessed where that is 0."""
-        return alone(self.drafting(limit), self.cache)
-
     def drafting(self, limit: int) -> Drafting[Proposal]:
-        """The same, step by step."""
+        """The translated draft, cut to ``limit`` target tokens, step by step; nothing is guessed where that is 0."""
         if limit <= 0:
             return Proposal((), self.name)
         count = limit if self._num_draft_tokens is None else min(limit, self._num_draft_tokens)
         translator = self._translator
+        known, self._known = self._known, []  # so that the next text begins again if this fails
         unchanged, context, constraint = translator.unchanged(), translator.draft_context(), translator.constraint()
         drafts, healed = yield from self._source.drafting(context, constraint, count, unchanged)
+        self._known = known
         if not drafts:
             return Proposal((), self.name)
         drafts, tokens = yield from self._settled(drafts, healed)
         tokens, likely = tokens[:limit], self._source.likely
-        if not likely:
-            return Proposal(tokens, self.name)
-        return Proposal(tokens, self.name, translator.probabilities(drafts, healed, likely, tokens))
+        probabilities = translator.probabilities(drafts, healed, likely, tokens) if likely else ()
+        return Proposal(tokens, self.name, probabilities)
 
     def _settled(self, drafts: list[int], healed: bool) -> Drafting[tuple[list[int], list[int]]]:
-        """A draft that is made longer until what follows is unlikely to change its last target id, and its target ids.
-
-        Those of the longer draft are proposed as well, as far as they are settled.
-        """
+        """A draft that is made longer until its last target id is unlikely to change, and its target ids."""
         tokens = self._translator.translate(drafts, healed)
         asked = max(1, len(tokens))
         for _ in range(FURTHER):

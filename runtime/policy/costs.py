@@ -1,9 +1,9 @@
 """What a model's passes cost on this machine: measured once, and kept in the user's cache.
 
-Costs depend on the shapes and types of the weights, on the machine and on the version of MLX, but not on the values of
-the weights. The key of a measurement is made of these, so a copy of a model has the same key. `spectool
-doctor` measures thoroughly. Whoever has not run it gets a short measurement when a model first drafts, and another one
-at each later start until two agree, because other programs disturb it. The least of all their times counts.
+Costs depend on the shapes and types of the weights, on the machine and on the version of MLX, and so does the key of a
+measurement: a copy of a model has the same. `spectool doctor` measures thoroughly. Whoever has not run it gets a short
+measurement when a model first drafts, and another one at each later start until two agree, because other programs
+disturb it. The least of all their times counts.
 """
 
 import hashlib
@@ -13,6 +13,7 @@ import weakref
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, cast
 
 import mlx.core as mx
@@ -34,7 +35,7 @@ SECONDS = 0.3  # that it may take in any case, for the more often it is repeated
 _HELD = "_spectool_policy"  # the attribute of a drafter: a weak reference to the model, and the policy for both
 
 
-_measured_here = set[str]()  # keys of models that this process has measured
+_measured_here = set[Path]()  # where this process has kept measurements, or could not
 
 
 @once_per_model
@@ -47,10 +48,7 @@ def model_key(model: Any) -> str:
 
 
 def policy_for(model: Any, drafter: Drafter | DrafterSet | None, *, fresh: bool = False) -> Policy:
-    """The policy of ``model`` with ``drafter``, which keeps it, so that what it learns outlives a text.
-
-    A ``fresh`` one has learnt nothing, and is not kept.
-    """
+    """The policy of ``model`` with ``drafter``, which keeps what it learns; a ``fresh`` one has learnt nothing."""
     if fresh:
         return new_policy(model, drafter)
     holder = vars(model if drafter is None else drafter)
@@ -96,9 +94,8 @@ def known_costs(model: Any) -> PassCosts | None:
 def costs_of(model: Any, *, measure: bool = True) -> PassCosts | None:
     """What passes of a model cost on this machine; what is not known for sure is measured now where it may be."""
     found = known_costs(model)
-    if not measure or not hasattr(model, "parameters"):
-        return found
-    if found is not None and found.whole and (found.final or model_key(model) in _measured_here):
+    sure = found is not None and found.whole and found.final
+    if sure or not measure or not hasattr(model, "parameters") or costs_path(model_key(model)) in _measured_here:
         return found
     return _measured(model, found)
 
@@ -120,7 +117,7 @@ def _measured(model: Any, before: PassCosts | None) -> PassCosts | None:
     """The short measurement, with what was measured ``before``; only this if it fails or cannot be kept."""
     from tqdm import tqdm
 
-    key = model_key(model)
+    key, kept = model_key(model), before
     try:
         require_writable(costs_path(key))
         often, why = ("once", "") if before is None else ("again", ", to be sure")
@@ -136,13 +133,13 @@ def _measured(model: Any, before: PassCosts | None) -> PassCosts | None:
         if before is not None:
             costs = before.with_another(costs)
         save_costs(key, costs)
-        _measured_here.add(key)
+        kept = costs
         if advice := blas_advice(model):
             print(advice, file=sys.stderr)
     except (SpectoolError, OSError, ValueError, RuntimeError) as error:
         logging.getLogger(__name__).warning("what passes cost was not measured: %s", error)
-        return before
-    return costs
+    _measured_here.add(costs_path(key))
+    return kept
 
 
 def _draft_cost(draft: Any, target: Any, known: PassCosts | None, measure: bool) -> DraftCost:

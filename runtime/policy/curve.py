@@ -25,10 +25,9 @@ class PassCurve:
     """Plain passes that a pass takes, interpolated in rows and in context.
 
     More rows hardly ever take less time, so a time that is a little longer than that of more rows is replaced by it. If
-    it is much longer, other sizes have better kernels, as 4 and 8 rows have on CPUs; but a measurement that is not
-    ``final`` was rather disturbed. Beyond the rows that were measured, the steeper of the average and the last slope
-    goes on in the shortest context; in a longer one, passes are as many times as long as those over the most rows that
-    were measured there.
+    it is much longer, other sizes have better kernels; but a measurement that is not ``final`` was rather disturbed.
+    Beyond the rows that were measured, the steeper of the average and the last slope goes on in the shortest context;
+    in a longer one, passes are as many times as long as those over the most rows that were measured there.
     """
 
     def __init__(
@@ -86,9 +85,9 @@ class PassCurve:
 class Drift:
     """How many times as long passes with drafts take as the curve says, compared with passes without.
 
-    It counts only where it is far off, as on a machine that is hot or shared, or was measured at a bad moment. Where
-    they take longer, that is one figure for all sizes. Where they take less, noise has made some sizes too dear, each
-    in its own way, and no pass over fewer rows takes longer than one that was seen.
+    It counts only where it is far off. Where they take longer, that is one figure for all sizes. Where they take less,
+    noise has made some sizes too dear, each in its own way, and no pass over fewer rows takes longer than one that was
+    seen (docs/design.md).
 
     Attributes:
         factor: By which passes with drafts are taken to be dearer than measured; 1 where that is not far off.
@@ -110,10 +109,9 @@ class Drift:
         return self._seen[False] < _FEWEST and self._seen[True] >= _FEWEST * (1 + self._seen[False])
 
     def corrected(self, costs: list[float], rows: int) -> list[float]:
-        """Plain passes by draft length, ``rows`` without drafts, after what was seen.
+        """Plain passes by draft length, ``rows`` without drafts; none far above what was seen of as many or more rows.
 
-        None is far above what was seen of as many or more rows. If the most rows of which anything was seen were too
-        dear, more than these are taken to cost in proportion.
+        If the most rows of which anything was seen were too dear, more than these are taken to cost in proportion.
         """
         if not self._cheaper:
             return costs

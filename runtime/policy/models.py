@@ -1,15 +1,9 @@
 """Which draft models are asked, for how many tokens, and what is made of their guesses.
 
 A model says how sure it is only after its passes are spent. So it is asked where that is expected to be worth more than
-what the best look-up promises now. What is expected depends on how sure look-ups are, since a model is surer where they
-are: how sure it was in each quarter of such places was learnt offline, and what asking gains beyond that is learnt as
-the target writes. Now and then a model is asked all the same, so that one which had bad luck is not given up for long.
-
-It is asked for as many tokens as would be worth most if it were sure of all of them, because it ends by itself where it
-is not.
-
-A guess is cut or continued by look-ups. Where a look-up has found the same token, it is the more probable; where it has
-found another one, that is doubted.
+what the best look-up promises now. How sure it is where look-ups are was learnt offline, and what asking gains beyond
+that is learnt as the target writes. Now and then a model is asked all the same, so that one which had bad luck is not
+given up for long. A guess is cut or continued by look-ups.
 """
 
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -61,16 +55,11 @@ class Prospect(NamedTuple):
     together: int  # texts in the pass, with those that have another policy
     usual_cycles: float  # of a text
 
-    def if_right(self, probability: float, most: int, asked: Container[int]) -> list[Sequence[Candidate]]:
-        """What texts can propose if each of ``most`` tokens of a model that is asked is right with this probability."""
-        right = [Candidate(NOTHING, [probability] * most)]
-        return [right if at in asked else own for at, (_, _, own) in enumerate(self.texts)]
-
     def expected(self, believed: float, most: int, asked: Container[int], token: float) -> float:
         """What the pass is worth on average, in tokens of one text, once models are asked for ``most`` tokens.
 
-        Their guesses are taken to be ``believed`` times as probable as the table says. A draft token costs ``token``
-        plain passes, and the first one is paid for even if it is dropped.
+        These are ``believed`` times as probable as the table says, and each costs ``token`` plain passes, the first one
+        even if it is dropped.
         """
         costs = [cost + max(0, length - 1) * token for length, cost in enumerate(self.costs[: most + 1])]
         worths = []
@@ -95,10 +84,9 @@ class Asked(NamedTuple):
 
 
 class Models:
-    """The draft models of a policy."""
+    """The draft models of a policy, of which ``records`` know what they have shown."""
 
     def __init__(self, curve: PassCurve, records: Mapping[str, Record]) -> None:
-        """Ask models of which ``records`` know what they have shown."""
         self._curve, self._records = curve, records
 
     def most(self, drafter: DrafterSlot, limit: int) -> int:
@@ -106,10 +94,9 @@ class Models:
         return limit if self._curve is FREE else min(limit, drafter.longest)
 
     def to_ask(self, prospect: Prospect, worth: float) -> Asked | None:
-        """The models that are worth more than ``worth`` tokens of a text to ask; None if there are none.
+        """The models that are worth more than ``worth`` tokens of a text to ask, or are tried; None if there are none.
 
-        They are those of all texts but those for which one would have to read more than it is worth. A model is tried
-        now and then all the same.
+        They are those of all texts but those for which one would have to read more than it is worth.
         """
         texts, costs, rate = prospect.texts, prospect.costs, prospect.rate
         asked = {
@@ -125,8 +112,9 @@ class Models:
         drafting = [cost + length * token for length, cost in enumerate(costs[: most + 1])]
         expected = prospect.expected(record.believed, most, asked, token)
         promised = expected + record.gain
-        count, _, _ = best(prospect.if_right(min(1.0, record.acceptance.share), most, asked), drafting, rate)
-        count = max(1, count)
+        # For as many tokens as would be worth most if it were sure of all, because it ends by itself where it is not.
+        sure = [Candidate(NOTHING, [min(1.0, record.acceptance.share)] * most)]
+        count = max(1, best([sure if at in asked else own for at, (_, _, own) in enumerate(texts)], drafting, rate)[0])
         gain = record.usual_gain(promised - worth)
         scale = record.cost.reading * self._share(record, 1, prospect.together)
         reading = {at: scale * model.unread for at, model in asked.items() if model.unread > _CATCHING_UP}
@@ -146,12 +134,19 @@ class Models:
 
     def ask(self, prospect: Prospect, asked: Asked, draft: Draft) -> tuple[list[Proposal], float, float]:
         """The best proposals given what models guess, the plain passes that these take, and what all is worth."""
-        guesses, drafting = self._guesses_of(prospect, asked, draft)
-        options = [text.look_ups for text in prospect.texts]
-        for at, guess in guesses.items():
-            text = prospect.texts[at]
-            options[at] = self._options(guess, text, self.most(asked.models[at], text.limit))
-        drawn = max([len(guess.tokens) for guess, _ in guesses.values() if guess.distribution is not None], default=0)
+        models, texts = asked.models, prospect.texts
+        before = [model.passes for model in models.values()]
+        made = draft([(model, min(asked.most, texts[at].limit)) for at, model in models.items()])
+        options, guesses, most, drawn = [text.look_ups for text in texts], dict[int, Candidate](), 0, 0
+        for (at, model), guess, had in zip(models.items(), made, before, strict=True):
+            record, count = self._records[model.name], len(guess.tokens)
+            # A drafter of another kind may not count them, and one that has failed has none.
+            passes = max(0, model.passes - had) or count
+            record.count(passes, count)
+            guesses[at] = Candidate(guess, record.acceptance.probabilities(guess.stated))
+            options[at] = self._options(guesses[at], texts[at], self.most(model, texts[at].limit))
+            most, drawn = max(most, passes), drawn if guess.distribution is None else max(drawn, count)
+        drafting = most * record.cost.token * self._share(record, len(models), prospect.together)
         costs = level_rows(prospect.costs, drawn)  # drawn drafts have their rows in any case, which are paid for
         length, picks, worth = best(options, costs, prospect.rate)
         proposals = [_taken(guesses.get(at, NO_CANDIDATE), pick, length) for at, pick in enumerate(picks)]
@@ -161,25 +156,9 @@ class Models:
         """A model's pass over ``rows``, in its passes over one row, where plain passes serve ``together`` texts."""
         if together == 1:
             return 1.0
-        target = self._curve
-        curve = target if record.cost.curve is None else record.cost.curve
+        target, curve = self._curve, record.cost.curve or self._curve
         rows_cost = curve.seconds(max(1, rows), 0) / curve.seconds(1, 0)
         return rows_cost * target.seconds(0, 0) / target.seconds(together, 0)
-
-    def _guesses_of(self, prospect: Prospect, asked: Asked, draft: Draft) -> tuple[dict[int, Candidate], float]:
-        """What models propose, by the place of the text, and the plain passes that this takes."""
-        models = asked.models
-        before = [model.passes for model in models.values()]
-        made = draft([(model, min(asked.most, prospect.texts[at].limit)) for at, model in models.items()])
-        guesses, most = dict[int, Candidate](), 0
-        for (at, model), guess, had in zip(models.items(), made, before, strict=True):
-            record = self._records[model.name]
-            # A drafter of another kind may not count them, and one that has failed has none.
-            passes = max(0, model.passes - had) or len(guess.tokens)
-            record.count(passes, len(guess.tokens))
-            guesses[at] = Candidate(guess, record.acceptance.probabilities(guess.stated))
-            most = max(most, passes)
-        return guesses, most * record.cost.token * self._share(record, len(models), prospect.together)
 
     def _options(self, guess: Candidate, text: Offer, limit: int) -> list[Candidate]:
         """What a text can propose given a model's guess: this, perhaps continued by a look-up, or a look-up's own."""

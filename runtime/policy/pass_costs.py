@@ -1,12 +1,12 @@
 """What passes of a model cost on this machine, as it was measured: a JSON file in the user's cache.
 
-A file holds for one model on one machine, with one version of MLX. Its name is a digest of these, so a change of any of
-them means that the file is not found and the passes are measured again.
+Its name is a digest of model, machine and version of MLX: where one of them changes, passes are measured again.
 """
 
 import json
 import math
 from dataclasses import asdict, dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -36,18 +36,14 @@ class PassCosts:
             raise ValueError("expected seconds of a pass over 1 token, and of a plain one, for each context")
         if not all(isinstance(time, int | float) and 0 < time < math.inf for time in times):
             raise ValueError("expected seconds above 0")
-        if not (isinstance(self.model, str) and isinstance(self.machine, str)):
-            raise ValueError("expected names of a model and a machine")
-        if not (isinstance(self.exact, bool) and isinstance(self.final, bool)):
-            raise ValueError("expected true or false")
+        for value, kind in ((self.model, str), (self.machine, str), (self.exact, bool), (self.final, bool)):
+            if not isinstance(value, kind):
+                raise ValueError(f"expected a {kind.__name__}, found {value!r:.40}")
 
     @property
     def longest_exact(self) -> int:
         """Draft tokens up to which every pass that verifies some has the same bits; 0 if none has."""
-        rows = 1
-        while rows + 1 in self.same_bits:
-            rows += 1
-        return rows - 1
+        return next(rows - 1 for rows in count(1) if rows + 1 not in self.same_bits)
 
     @property
     def curve(self) -> dict[int, float]:
@@ -104,12 +100,12 @@ def load_costs(key: str) -> PassCosts | None:
     """The saved costs of a model; None if they were not measured.
 
     Raises:
-        ArtifactError: The file is damaged, or no file.
+        ArtifactError: The file is damaged, no file, or cannot be read.
     """
     path = costs_path(key)
-    if not path.exists():
-        return None
     try:
+        if not path.exists():
+            return None
         if not path.is_file():
             raise ValueError("no regular file")
         return _costs(**json.loads(path.read_text(encoding="utf-8")))

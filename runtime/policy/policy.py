@@ -7,11 +7,8 @@ tokens that it promises, less those that its time would usually give:
 
     worth(k) = p1 + p1 p2 + ... + p1 .. pk - rate (costs[k] - costs[0])        rate: usual tokens in a plain pass
 
-The ratio of tokens to seconds would be the wrong measure, because it favours slow proposals (docs/design.md).
-
-Look-ups cost nothing and are always asked. A draft model is asked where that is expected to be worth more than what the
-best look-up promises now (`models`); look-ups may continue its guess. What look-ups lose against plain decoding is
-bounded by an account.
+Look-ups cost nothing and are always asked, draft models where that is expected to pay (`models`). What look-ups lose
+against plain decoding is bounded by an account.
 
 Acceptance is learnt, and nothing about time but how far passes with drafts are off the curve (`Drift`), which counts
 only where it is far. So the same text is drafted in the same way every time.
@@ -132,9 +129,7 @@ class Policy:
         together = max(together, len(texts))
         if self.paused(together, least):
             return Choice([text for text, _ in texts], [NOTHING] * len(texts), rests=True)
-        drafters: list[TextDrafters] = []
-        limits: list[int] = []
-        offered: list[list[Candidate]] = []
+        drafters, limits, offered = list[TextDrafters](), list[int](), list[list[Candidate]]()
         longest, context = least, 0
         for text, limit in texts:
             limit = min(limit, self.longest)
@@ -157,11 +152,12 @@ class Policy:
             self.trials.begin(costs[length])
             return Choice(drafters, proposals, costs[length], found, tried[length])
         cost = cost_of(proposals, costs)
+        chosen = Choice(drafters, proposals, cost, found, cost, others=others)
         if _model_of(drafters) is None:
-            return Choice(drafters, proposals, cost, found, cost, others=others)
+            return chosen
         prospect = Prospect(list(map(Offer, drafters, limits, offered)), costs, rate, together, self._usual_cycles)
         if (asked := self._models.to_ask(prospect, worth)) is None:
-            return Choice(drafters, proposals, cost, found, cost, others=others)
+            return chosen
         proposals, drafting, worth = self._models.ask(prospect, asked, draft)
         all_costs = drafting + cost_of(proposals, costs)
         # What a pass without drafts takes more than a plain one is taken to be the model's doing.
@@ -191,16 +187,14 @@ class Policy:
         for at, tokens in cycles:
             for each in choice.texts[at].slots:
                 self.record(each.name).learn_acceptance(each.proposal, tokens)
-        asked = choice.asked.models
-        model = _model_of(choice.texts)
+        asked, model = choice.asked.models, _model_of(choice.texts)
         record = None if model is None else self.record(model.name)
         if record is not None and not asked:
             record.recover()
         if choice.rests:
             self.account.recover()
             return
-        written = sum([len(tokens) for _, tokens in cycles]) / len(cycles)
-        without = written
+        without = written = sum([len(tokens) for _, tokens in cycles]) / len(cycles)
         if asked and record is not None:
             without = sum(
                 1.0 + choice.look_ups[at].accepted(tokens) if at in asked else len(tokens) for at, tokens in cycles
@@ -224,7 +218,4 @@ class Policy:
 
 def _model_of(texts: Sequence[TextDrafters]) -> DrafterSlot | None:
     """The draft model of the first text that has one: all that share a policy have the same."""
-    for text in texts:
-        if text.model is not None:
-            return text.model
-    return None
+    return next((text.model for text in texts if text.model is not None), None)

@@ -31,8 +31,8 @@ class Acceptance:
 
     def __init__(self, prior: float, share: float) -> None:
         """Begin with a ``share`` that counts for ``prior`` tokens."""
-        self._prior, self._prior_right = prior, prior * share
-        self._judged, self._right = prior, prior * share
+        self._prior = self._judged = prior
+        self._prior_right = self._right = prior * share
 
     @property
     def share(self) -> float:
@@ -65,20 +65,14 @@ class DraftCost(NamedTuple):
 
 
 class Record:
-    """What is known of a drafter; outlives a text.
-
-    Attributes:
-        acceptance: How far its stated probabilities can be believed.
-        cost: What a model costs.
-    """
+    """What is known of a drafter; outlives a text."""
 
     def __init__(self) -> None:
-        self.acceptance = Acceptance(prior=4.0, share=0.9)
-        self.cost = DraftCost(0.0, 0.0)
+        self.acceptance = Acceptance(prior=4.0, share=0.9)  # how far its stated probabilities can be believed
+        self.cost = DraftCost(0.0, 0.0)  # of a model
         self._usual_share = 1.0  # of a model whose guesses are as probable as what is expected of one
         self._tokens_per_pass = 1.0
-        self._asks = self._gained = 0.0  # of a model: how often, and tokens
-        self._squares = 0.0  # the same, squared
+        self._asks = self._gained = self._squares = 0.0  # of a model: how often, tokens, and the same, squared
         self._seen = 0.0  # asks, of which old ones count as much as new ones
         self._cycles = self._gains = 0.0  # in which it could have been asked, and tokens that this promised to gain
         self._spare = 0.0  # plain passes that trying it may take
@@ -101,22 +95,17 @@ class Record:
 
     @property
     def gain(self) -> float:
-        """Tokens that asking a model is taken to be worth more than was expected: at first, what is hoped."""
-        known = self._known
-        return known * self._gained / self._asks + (1.0 - known) * _HOPED if self._asks else _HOPED
+        """Tokens that asking a model is taken to be worth more than was expected: at first, what is hoped.
 
-    @property
-    def _known(self) -> float:
-        """How much what was learnt counts, 0 to 1: less where a single ask says little, because they differ much.
-
-        As for the mean of a normal distribution: n observations against their variance by that of the mean.
+        What was learnt counts as for the mean of a normal distribution: n asks against their variance by that of means.
         """
         if not self._asks:
-            return 0.0
+            return _HOPED
         mean = self._gained / self._asks
         variance = (self._squares + _FEW * _VARIANCE) / (self._asks + _FEW) - mean * mean
         doubt = min(max(_DOUBT, variance / _SPREAD**2), _TRIAL / max(1e-9, self.cost_of_token))
-        return self._seen / (self._seen + doubt)
+        known = self._seen / (self._seen + doubt)
+        return known * self._gained / self._asks + (1.0 - known) * _HOPED
 
     def learn(self, gained: float) -> None:
         """Learn that asking a model was worth more by these tokens than was expected."""
@@ -162,14 +151,13 @@ class Record:
 
 
 class LossAccount:
-    """What drafting may still lose, in plain passes, against what would be done without it.
+    """What drafting may still lose against what would be done without it: `ALLOWANCE` and `MAX_LOSS` of the time.
 
     Attributes:
-        left: From 0 downwards there is no drafting, no matter what is promised.
+        left: Plain passes; from 0 downwards there is no drafting, no matter what is promised.
     """
 
     def __init__(self) -> None:
-        """An account of `ALLOWANCE` passes, and `MAX_LOSS` of the time since."""
         self.left = ALLOWANCE
 
     def affordable(self, costs: Sequence[float]) -> Sequence[float]:

@@ -6,19 +6,16 @@
     proposal                  d3' d4 d5               healed: d3' begins with d3's bytes and goes beyond
                                     | t4 | t5 | t6 |  target ids of what lies beyond the frontier
 
-Three steps (docs/design.md): the draft's view is kept canonical (resync), the draft may replace its last token by a
-longer one (healing), and its first token may not merge into the token that the target has just committed (head
-absorption).
-
-A draft begins with the *overlap*: bytes that the target has committed and the draft says again, those of a replaced
-token and those of an unfinished character. What is translated are the bytes after it.
+The three steps are those of docs/design.md: resync, healing and head absorption. A draft begins with the *overlap*:
+bytes that the target has committed and the draft says again, those of a replaced token and those of an unfinished
+character. What is translated are the bytes after it.
 """
 
 import copy
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,8 +39,7 @@ def allow_any(token: int, healed: bool) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class FirstTokenRule:
+class FirstTokenRule(NamedTuple):
     """What a draft model may propose next.
 
     A first token is *plain* when it follows the whole context, and *healed* when it replaces the last context token. It
@@ -56,7 +52,7 @@ class FirstTokenRule:
             It is asked about the best candidates, in order, until one passes.
     """
 
-    extensions: NDArray[np.int32] = field(default_factory=lambda: _NO_IDS)
+    extensions: NDArray[np.int32] = _NO_IDS
     first: NDArray[np.int32] | None = None
     allows: Callable[[int, bool], bool] = allow_any
 
@@ -64,9 +60,8 @@ class FirstTokenRule:
 class ByteAlignedTranslator:
     """Translates between two vocabularies without losing the target's boundaries.
 
-    One generation is ``start()`` and then, cycle after cycle, ``commit(target ids)``, ``draft_context()``,
-    ``constraint()`` and ``translate(draft ids)``. A text is what stands between two special tokens; these are mapped by
-    name or role, and left out where the other side has no such token.
+    A text is what stands between two special tokens; these are mapped by name or role, and left out where the other
+    side has no such token.
     """
 
     def __init__(self, alignment: Alignment, draft: Tokenizer, target: Tokenizer) -> None:
@@ -124,10 +119,7 @@ class ByteAlignedTranslator:
         return data.removeprefix(b" ") if self._leading_space and not self._text else data
 
     def draft_context(self) -> Sequence[int]:
-        """The committed text, but for an unfinished character, in canonical draft ids.
-
-        The list is the translator's own: read it before the next ``commit``, and never change it.
-        """
+        """The committed text in canonical draft ids, but for an unfinished character: a list that `commit` changes."""
         return self._view.ids
 
     def unchanged(self) -> int:
@@ -157,10 +149,9 @@ class ByteAlignedTranslator:
         return not self._absorption.is_likely(tokens[-1])
 
     def translate(self, drafts: Sequence[int], healed: bool = False) -> list[int]:
-        """The target ids of what draft ids say beyond the frontier.
+        """The target ids of what draft ids say beyond the frontier; none if they contradict the committed bytes.
 
-        An unfinished character at the end is left out, and so is what follows a special token. A draft that
-        contradicts the committed bytes says nothing.
+        An unfinished character at the end is left out, and so is what follows a special token.
         """
         token_bytes = [self._bytes(self._draft, token) for token in drafts]
         end = token_bytes.index(b"") if b"" in token_bytes else len(drafts)
@@ -258,8 +249,7 @@ class ByteAlignedTranslator:
     def _overlap(self, healed: bool, said: bytes = b" ") -> bytes:
         """The committed bytes that a draft, whose bytes are ``said``, begins with.
 
-        Where the target has committed nothing but its own artificial space, the draft says that again if it begins
-        with a space. It need not: a text that begins with an added token has none.
+        A lone artificial space of the target is one of them if the draft says it: before an added token it says none.
         """
         view = self._view
         space = not view.begun and view.leading_space and self._text and said.startswith(b" ")

@@ -5,6 +5,7 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from spectool.artifacts.dictionary import Entry
 from spectool.runtime.drafters.drafter import Drafter, Proposal
@@ -96,25 +97,12 @@ class Failing(Reference):
 
     def __init__(self, text: Sequence[int], method: str, call: int = 1, error: BaseException | None = None) -> None:
         super().__init__(text)
-        self._method = method
-        self._call = call
-        self._error = error or OSError("disk gone")
-        self.calls = 0
+        self.calls, act = 0, getattr(self, method)
 
-    def start(self, prompt: Sequence[int]) -> None:
-        self._maybe_fail("start")
-        super().start(prompt)
-
-    def propose(self, limit: int) -> Proposal:
-        self._maybe_fail("propose")
-        return super().propose(limit)
-
-    def commit(self, tokens: Sequence[int]) -> None:
-        self._maybe_fail("commit")
-        super().commit(tokens)
-
-    def _maybe_fail(self, method: str) -> None:
-        if method == self._method:
+        def failing(argument: Any) -> Any:
             self.calls += 1
-            if self.calls == self._call:
-                raise self._error
+            if self.calls == call:
+                raise error or OSError("disk gone")
+            return act(argument)
+
+        setattr(self, method, failing)

@@ -22,7 +22,7 @@ from spectool.runtime.sampling.samplers import LogitsProcessor, Sampling
 from spectool.runtime.sampling.verification import Draw
 from spectool.tests.runtime.distributions import FALSE_ALARM, check, follow, joint
 from spectool.tests.runtime.fake_drafters import Fixed
-from spectool.tests.runtime.models import drafted, perturbed, plain, tiny_model
+from spectool.tests.runtime.models import Counted, drafted, perturbed, plain, tiny_model
 from spectool.tests.tiers import nightly
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -68,12 +68,20 @@ class Lookup(Fixed):
         return Proposal([4] if tokens[-1] > 3 else [], self.name, [0.9] if tokens[-1] > 3 else [])
 
 
+class Overflowing(Counted):
+    """A draft model whose logits are no numbers after some tokens, as those of a small type can be."""
+
+    def __call__(self, tokens: mx.array, cache: Any = None) -> mx.array:
+        return mx.where((tokens % 4 == 2)[..., None], mx.nan, super().__call__(tokens, cache))
+
+
 def drafter_of(name: str, noisy: Any) -> Drafter | DrafterSet:
     if name == "guesses":
         return Fixed(plain(noisy, PROMPT, 2), "guesses")
     if name == "hybrid":
         return DrafterSet([Lookup(), ModelDrafter(noisy)])
-    return ModelDrafter(noisy, min_probability=0.4 if name == "hesitant model" else 0.0)
+    model = Overflowing(noisy) if name == "overflowing model" else noisy
+    return ModelDrafter(model, min_probability=0.4 if name == "hesitant model" else 0.0)
 
 
 def drawn_by_the_loop(
@@ -106,7 +114,7 @@ def check_loop(model: Any, drafter: Drafter, kind: str, verify: str, runs: int, 
     return total.acceptance_rate
 
 
-@pytest.mark.parametrize("drafter", ["model", *nightly("guesses", "hesitant model")])
+@pytest.mark.parametrize("drafter", ["model", "overflowing model", *nightly("guesses", "hesitant model")])
 def test_the_loop_keeps_the_distribution(model: Any, noisy: Any, drafter: str) -> None:
     assert check_loop(model, drafter_of(drafter, noisy), "processors", "rejection", RUNS) > 0.05
 

@@ -1,12 +1,17 @@
 """The suffix automaton against a search through the whole sequence."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spectool.runtime.drafters.history import History, Repeat
+
+
+def interrupted(*arguments: object) -> int:
+    raise KeyboardInterrupt
 
 
 def searched(tokens: Sequence[int]) -> Repeat:
@@ -54,6 +59,9 @@ def test_one_token_over_and_over_stays_fast() -> None:
 def test_it_becomes_another_sequence_as_if_it_had_read_nothing_else(texts: list[list[int]]) -> None:
     history = History()
     for tokens in texts:
+        with pytest.MonkeyPatch.context() as patch, suppress(KeyboardInterrupt):  # Ctrl-C in the middle of a token
+            patch.setattr(History, "_add", interrupted)
+            history.become([*tokens[:3], 7])
         history.become(tokens)
         fresh = History()
         for token in tokens:

@@ -196,7 +196,7 @@ def test_a_chain_stays_on_the_device(llama: Any) -> None:
 
     def propose(placeholder: mx.array) -> mx.array:
         traced.placeholder = placeholder
-        alone(source._go_on(7), source.cache)
+        alone(source.going_on(7), source.cache)
         return placeholder
 
     draft(source, list(range(2, 20)), EXTENSIONS, 1)

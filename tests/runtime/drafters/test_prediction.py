@@ -2,18 +2,17 @@
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import product
 from time import process_time
 from typing import Any
 
 import pytest
 
+from spectool.measure.replay import replay
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.draft_model import ModelDrafter
-from spectool.runtime.drafters.drafter import Drafter, DrafterSet, accepted_length
-from spectool.runtime.drafters.drafter_slot import DrafterSlot, TextDrafters
+from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.policy.curve import PassCurve
@@ -71,32 +70,11 @@ def test_of_equal_places_the_next_one_is_taken() -> None:
     assert proposed(PredictionDrafter([])) == proposed(PredictionDrafter([]), 0) == []
 
 
-@dataclass
-class Simulated:
-    """The loop on a machine whose seconds are exact, without a model."""
-
-    curve: Callable[[int], float]
-    seconds: float = 0.0
-    passes: int = 0
-
-    def write(
-        self, answer: Sequence[int], prediction: Sequence[int], policy: Policy, drafter: Drafter | None = None
-    ) -> "Simulated":
-        given = [PredictionDrafter(prediction), *([] if drafter is None else [drafter])]
-        text, at = TextDrafters([DrafterSlot(each) for each in given]), 0
-        text.start([1])
-        while at < len(answer):
-            choice = policy.choose([(text, len(answer) - at - 1)])
-            tokens = choice.proposal.tokens
-            self.seconds += self.curve(len(tokens) + 1)
-            self.passes += 1
-            committed = tuple(answer[at : at + accepted_length(tokens, answer[at:]) + 1])
-            policy.learn(choice, [committed])
-            taken = self.curve(len(tokens) + 1)
-            policy.observe(len(tokens) + 1, taken, text.context, drafted=len(tokens) > 0)
-            text.follow(committed)
-            at += len(committed)
-        return self
+def written(answer: Sequence[int], prediction: Sequence[int], policy: Policy, *others: Drafter) -> tuple[int, float]:
+    """The passes that an answer takes, and their time in plain ones, where they take what the policy says."""
+    costs = list[float]()
+    replay([answer], DrafterSet([PredictionDrafter(prediction), *others]), policy, lambda _, cost: costs.append(cost))
+    return len(costs), sum(costs)
 
 
 def policy_of(curve: str) -> Policy:
@@ -114,14 +92,12 @@ def edited(rng: random.Random, text: Sequence[int], places: int) -> list[int]:
 
 
 @pytest.mark.parametrize(("curve", "places"), [("flat", 1), ("flat", 8), ("between", 1), ("between", 4)])
-def test_an_edit_of_a_tenth_takes_a_fifth_of_the_passes(curve: str, places: int) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    rng, shares = random.Random(seed), list[float]()
+def test_an_edit_of_a_tenth_takes_a_fifth_of_the_passes(curve: str, places: int, rng: random.Random) -> None:
+    shares = list[float]()
     for _ in range(20):
         file = rng.choices(range(300), k=400)
         answer = edited(rng, file, places)
-        shares.append(Simulated(CURVES[curve]).write(answer, file, policy_of(curve)).passes / len(answer))
+        shares.append(written(answer, file, policy_of(curve))[0] / len(answer))
     assert sum(shares) / len(shares) <= 0.2
 
 
@@ -129,18 +105,16 @@ def test_a_drafter_that_does_not_pay_does_not_keep_a_prediction_from_drafting() 
     rng, policy = random.Random(6), policy_of("between")
     for _ in range(3):
         text = rng.choices(range(300), k=400)
-        assert Simulated(CURVES["between"]).write(text, [], policy, Guesser()).passes > 350
-        assert Simulated(CURVES["between"]).write(text, text, policy, Guesser()).passes <= 40
+        assert written(text, [], policy, Guesser())[0] > 350
+        assert written(text, text, policy, Guesser())[0] <= 40
 
 
 @pytest.mark.parametrize("curve", CURVES)
-def test_a_prediction_of_another_text_costs_two_percent(curve: str) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    rng, lost = random.Random(seed), list[float]()
+def test_a_prediction_of_another_text_costs_two_percent(curve: str, rng: random.Random) -> None:
+    lost = list[float]()
     for _ in range(20):
         file, answer = (rng.choices(range(300), weights=range(300, 0, -1), k=400) for _ in range(2))
-        lost.append(Simulated(CURVES[curve]).write(answer, file, policy_of(curve)).seconds / len(answer) - 1)
+        lost.append(written(answer, file, policy_of(curve))[1] / len(answer) - 1)
     assert sum(lost) / len(lost) <= 0.02
 
 

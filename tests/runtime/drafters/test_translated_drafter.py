@@ -100,14 +100,16 @@ def test_nothing_to_propose() -> None:
     assert "translate" not in [call[0] for call in translator.calls]  # type: ignore[index]
 
 
-def test_a_text_that_could_not_be_translated_is_begun_again() -> None:
+@pytest.mark.parametrize("failing", ["commit", "unchanged", "constraint"])
+def test_a_text_that_could_not_be_translated_is_begun_again(failing: str) -> None:
     translator = Scripted()
     drafter = TranslatedDrafter(Guesses([]), translator)
     drafter.start([1])
-    translator.commit = lambda tokens: 1 / 0  # type: ignore[assignment]
+    setattr(translator, failing, lambda *tokens: 1 / 0)
     with pytest.raises(ZeroDivisionError):
+        drafter.propose(1)
         drafter.commit([2])
-    del translator.commit
+    delattr(translator, failing)
     drafter.start([1, 2, 3])
     assert translator.calls[-2:] == [("start",), ("commit", [1, 2, 3])]
 

@@ -89,12 +89,17 @@ def test_a_curve_of_too_few_sizes_is_measured_again(exact: bool, monkeypatch: py
     assert (kept.exact, kept.same_bits, new_policy(model).longest) == (exact, (1, 2), 1 if exact else LONGEST_DRAFT)
 
 
-def test_without_a_measurement_the_stated_curve_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_a_measurement_the_stated_curve_is_taken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     model: Any = tiny_model()
     monkeypatch.setattr(module, "time_passes", None)
     assert new_policy(model, measure=False).curve is ASSUMED
     (tmp_path / "spectool").write_text("a file where the folder should be")
-    assert new_policy(model).curve is ASSUMED, "a cache that cannot be written"
+    assert new_policy(model).curve is new_policy(model).curve is ASSUMED, "a cache that cannot be written"
+    assert caplog.text.count("was not measured") == 1, "not tried for each text with a seed"
+    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / (300 * name)))
+    assert new_policy(model, measure=False).curve is ASSUMED, "a cache that cannot be read"
     assert new_policy(lambda tokens, cache: None).curve is ASSUMED, "something that is called like a model"
 
 
@@ -137,9 +142,8 @@ def test_the_same_request_drafts_the_same_with_automatic_lengths(temp: float, mo
             "seed": seed,
             "on_cycle": lambda cycle: drafts.append(cycle.proposal),
         }
-        return [
-            token for token, _, _ in generate_step(prompt, model, drafter=drafter, max_tokens=40, **options)
-        ], drafts
+        steps = generate_step(prompt, model, drafter=drafter, max_tokens=40, **options)
+        return [token for token, _, _ in steps], drafts
 
     first = written(prompts(2)[0], 7)
     written(prompts(2)[1], None)

@@ -67,11 +67,32 @@ def text_of(*drafters: Drafter, prompt: Sequence[int] = (9,)) -> TextDrafters:
     return text
 
 
-def cycle(policy: Policy, text: TextDrafters, committed: Sequence[int], limit: int = 8) -> Proposal:
-    choice = policy.choose([(text, limit)])
-    policy.learn(choice, [committed])
+def asking(
+    model: Drafter,
+    cost: DraftCost,
+    *look_ups: Drafter,
+    costs: PassCurve = FLAT,
+    honesty: float | None = None,
+    prompt: Sequence[int] = (9,),
+) -> tuple[Policy, TextDrafters]:
+    """A policy that knows what a model costs, and a text with it."""
+    policy = Policy(costs)
+    policy.record(model.name).begin_model(cost, honesty)
+    return policy, text_of(*look_ups, model, prompt=prompt)
+
+
+def several(
+    policy: Policy, texts: Sequence[TextDrafters], committed: Sequence[Sequence[int]], limit: int = 8
+) -> Choice:
+    choice = policy.choose([(text, limit) for text in texts])
+    policy.learn(choice, committed)
+    return choice
+
+
+def cycle(policy: Policy, text: TextDrafters, committed: Sequence[int], limit: int = 8) -> Choice:
+    choice = several(policy, [text], [committed], limit)
     text.follow(committed)
-    return choice.proposal
+    return choice
 
 
 def test_the_example_of_the_design() -> None:
@@ -130,9 +151,8 @@ def test_a_proposal_that_outlasts_the_cycle_is_not_contradicted() -> None:
 @pytest.mark.parametrize(("probability", "asked"), [(1.0, 0), (0.1, 1)])
 def test_a_model_is_asked_where_look_ups_are_unsure(probability: float, asked: int) -> None:
     model = Model([4, 4, 4])
-    policy, text = Policy(FLAT), text_of(Sure([5, 6], probability), model)
-    policy.record("model").begin_model(DraftCost(0.05, 0.0))
-    assert cycle(policy, text, [1], limit=2).source == ("model" if asked else "sure")
+    policy, text = asking(model, DraftCost(0.05, 0.0), Sure([5, 6], probability))
+    assert cycle(policy, text, [1], limit=2).proposal.source == ("model" if asked else "sure")
     assert (model.made > 0) == bool(asked)
     assert model.seen == [9] * asked, "a model reads the text when it is asked"
     if asked:
@@ -142,54 +162,38 @@ def test_a_model_is_asked_where_look_ups_are_unsure(probability: float, asked: i
 
 def test_a_model_that_costs_too_much_is_not_asked() -> None:
     model = Model([4, 4, 4])
-    policy, text = Policy(FLAT), text_of(Fixed([]), model)
-    policy.record("model").begin_model(DraftCost(0.8, 0.0))
-    assert not cycle(policy, text, [1]).tokens and not model.made
+    policy, text = asking(model, DraftCost(0.8, 0.0), Fixed([]))
+    assert not cycle(policy, text, [1]).proposal.tokens and not model.made
 
 
-def test_a_useless_model_is_asked_less_and_less_and_then_again() -> None:
-    model = Model([4, 4, 4])
-    policy, text = Policy(FLAT), text_of(model)
-    policy.record("model").begin_model(DraftCost(0.2, 0.0))
-    asked = []
-    for _ in range(1500):
-        before = model.made
-        cycle(policy, text, [1])
-        asked.append(model.made > before)
-    assert asked[0] and 0 < sum(asked[100:]) < 40
+@pytest.mark.parametrize(("kind", "cost"), [(Model, 0.2), (Fixed, 0.1)], ids=["counts its passes", "does not"])
+def test_a_useless_model_is_asked_less_and_less_and_then_again(kind: type[Fixed], cost: float) -> None:
+    model = kind([4, 4, 4])
+    model.costs_a_pass = True
+    policy, text = asking(model, DraftCost(cost, 0.0))
+    asked = [bool(cycle(policy, text, [1]).asked.models) for _ in range(1500)]
+    assert asked[0] and sum(asked[100:300]) < 20 and 0 < sum(asked[100:]) < 40
 
 
 @pytest.mark.parametrize("honesty", [None, 0.9])
 def test_a_little_bad_luck_does_not_end_a_model(honesty: float | None) -> None:
-    model = Model([4, 4, 4])
-    policy, text = Policy(FLAT), text_of(model)
-    policy.record("model").begin_model(DraftCost(0.1, 0.0), honesty)
+    policy, text = asking(Model([4, 4, 4]), DraftCost(0.1, 0.0), honesty=honesty)
     for _ in range(8):
         cycle(policy, text, [1])
-    assert all(cycle(policy, text, [4, 4, 4, 1]).tokens for _ in range(20))
+    assert all(cycle(policy, text, [4, 4, 4, 1]).proposal.tokens for _ in range(20))
 
 
 def test_a_dear_wrong_draft_does_not_end_drafting_for_long() -> None:
     steep = curve(1.0, 1.3, 1.8, 2.3, 2.85, 3.4, 3.95, 4.5, 5.05)
     policy, text = Policy(steep), text_of(Sure([7] * 8, 0.99))
-    drafted = [len(cycle(policy, text, [1], 8).tokens) for _ in range(4)]
+    drafted = [len(cycle(policy, text, [1]).proposal.tokens) for _ in range(4)]
     assert 0 < drafted[0] < 8 and policy.account.left > -2 * ALLOWANCE
-
-
-def test_a_useless_drafter_that_counts_no_passes_is_given_up_as_well() -> None:
-    drafter = Fixed([4, 4, 4], "own")
-    drafter.costs_a_pass = True
-    policy, text = Policy(FLAT), text_of(drafter)
-    policy.record("own").begin_model(DraftCost(0.1, 0.0))
-    asked = [bool(cycle(policy, text, [1]).tokens) for _ in range(300)]
-    assert asked[0] and sum(asked[100:]) < 20
 
 
 def test_a_long_prompt_is_read_only_for_a_long_text() -> None:
     for reading, asked in ((0.0, True), (1.0, False)):
         model = Model([4])
-        policy, text = Policy(FLAT), text_of(model, prompt=[9] * 100)
-        policy.record("model").begin_model(DraftCost(0.05, reading))
+        policy, text = asking(model, DraftCost(0.05, reading), prompt=[9] * 100)
         cycle(policy, text, [4, 4])
         assert (model.made > 0) == asked
 
@@ -198,8 +202,7 @@ def test_what_a_model_has_read_before_is_not_paid_for_again() -> None:
     """The next turn of a conversation, whose draft's cache holds all but two tokens of the prompt."""
     model = Model([4])
     model.known = lambda prompt: len(prompt) - 2  # type: ignore[method-assign]
-    policy, text = Policy(FLAT), text_of(model, prompt=[9] * 1000)
-    policy.record("model").begin_model(DraftCost(0.05, 1.0))
+    policy, text = asking(model, DraftCost(0.05, 1.0), prompt=[9] * 1000)
     rate = policy.rate
     cycle(policy, text, [4, 4])
     assert model.made and policy.rate > rate
@@ -209,19 +212,18 @@ def test_what_a_model_has_read_before_is_not_paid_for_again() -> None:
 
 def test_a_model_is_tried_where_there_is_least_to_read() -> None:
     models = Model([4]), Model([4])
-    policy, texts = Policy(FLAT), [text_of(models[0]), text_of(models[1], prompt=[9] * 1000)]
-    policy.record("model").begin_model(DraftCost(0.05, 0.1))
+    policy, text = asking(models[0], DraftCost(0.05, 0.1))
     for _ in range(200):
         policy.record("model").learn(-1.0)
+    other = text_of(models[1], prompt=[9] * 1000)
     for _ in range(400):
-        several(policy, texts, [[1], [1]])
+        several(policy, [text, other], [[1], [1]])
     assert models[0].made and not models[1].made
 
 
 def test_a_model_with_much_to_read_is_tried_all_the_same_after_some_texts() -> None:
     model = Model([4])
-    policy, text = Policy(FLAT), text_of(model, prompt=[9] * 100)
-    policy.record("model").begin_model(DraftCost(0.05, 0.01))
+    policy, text = asking(model, DraftCost(0.05, 0.01), prompt=[9] * 100)
     for _ in range(200):
         policy.record("model").learn(-1.0)
     for _ in range(20):
@@ -241,9 +243,8 @@ def test_rows_of_others_are_not_charged_to_a_text_that_shares_their_pass() -> No
 
 def test_what_a_model_is_asked_after_is_not_charged_to_look_ups() -> None:
     """Recurrent layers feed three tokens again, so that a pass without drafts costs more than a plain one."""
-    policy = Policy(curve(1.0, 1.07, 1.13, 1.2, 1.27, 1.33, 1.4, 1.47, 1.53))
-    text = text_of(Fixed([], "nothing"), Model([4, 4, 4]))
-    policy.record("model").begin_model(DraftCost(0.02, 0.0), 0.9)
+    costs = curve(1.0, 1.07, 1.13, 1.2, 1.27, 1.33, 1.4, 1.47, 1.53)
+    policy, text = asking(Model([4, 4, 4]), DraftCost(0.02, 0.0), Fixed([], "nothing"), costs=costs, honesty=0.9)
     for _ in range(20):
         choice = policy.choose([(text, 4)], refed=3)
         policy.learn(choice, [[4, 4, 4, 1]])
@@ -281,8 +282,7 @@ def test_drawn_drafts_are_worth_what_others_are() -> None:
 
 
 def test_look_ups_continue_what_a_model_guesses() -> None:
-    policy, text = Policy(FLAT), text_of(Sure([], 0.9, [7, 8, 9]), Model([4, 4]))
-    policy.record("model").begin_model(DraftCost(0.05, 0.0))
+    policy, text = asking(Model([4, 4]), DraftCost(0.05, 0.0), Sure([], 0.9, [7, 8, 9]))
     assert policy.choose([(text, 4)]).proposal[:2] == ((4, 4, 7, 8), "model+sure")
 
 
@@ -299,14 +299,6 @@ def test_what_drafting_lost_pauses_it_until_time_has_passed() -> None:
     assert 0 < waited < 30
 
 
-def several(
-    policy: Policy, texts: Sequence[TextDrafters], committed: Sequence[Sequence[int]], limit: int = 8
-) -> Choice:
-    choice = policy.choose([(text, 8) for text in texts])
-    policy.learn(choice, committed)
-    return choice
-
-
 def test_a_draft_for_several_texts_costs_its_passes_once() -> None:
     """Two texts: 2 x 3 rows of the target cost 1.2 plain passes of both, and 2 passes of the draft 0.1 each."""
     costs = {rows: 1.0 + 0.05 * (rows - 2) for rows in range(2, 40)}
@@ -319,11 +311,9 @@ def test_a_draft_for_several_texts_costs_its_passes_once() -> None:
 
 
 def test_a_text_with_much_to_read_is_left_out_of_the_draft_of_the_others() -> None:
-    policy = Policy(FLAT)
-    policy.record("model").begin_model(DraftCost(0.05, 1.0))
     models = Model([4]), Model([4])
-    texts = text_of(models[0]), text_of(models[1], prompt=[9] * 100)
-    choice = policy.choose([(text, 4) for text in texts])
+    policy, text = asking(models[0], DraftCost(0.05, 1.0))
+    choice = policy.choose([(text, 4), (text_of(models[1], prompt=[9] * 100), 4)])
     assert [model.made > 0 for model in models] == [True, False]
     assert [bool(proposal.tokens) for proposal in choice.proposals] == [True, False]
 
@@ -341,14 +331,10 @@ def test_a_text_that_has_gone_charges_nobody() -> None:
 def test_texts_that_share_passes_teach_what_a_model_gains() -> None:
     """A model that is always wrong is asked less and less by several texts, too, and one that is right is kept."""
     for right, least, most in ((True, 190, 200), (False, 1, 40)):
-        models = [Model([4, 4, 4]) for _ in range(2)]
-        policy, texts = Policy(curve(1.0, 1.02, 1.04, 1.06, 1.08)), [text_of(model) for model in models]
-        policy.record("model").begin_model(DraftCost(0.1, 0.0))
-        asked = 0
+        policy, one = asking(Model([4, 4, 4]), DraftCost(0.1, 0.0), costs=curve(1.0, 1.02, 1.04, 1.06, 1.08))
+        texts, committed, asked = [one, text_of(Model([4, 4, 4]))], [4, 4, 4, 1] if right else [1], 0
         for _ in range(200):
-            before, committed = models[0].made, [4, 4, 4, 1] if right else [1]
-            several(policy, texts, [committed, committed])
+            asked += 0 in several(policy, texts, [committed, committed]).asked.models
             for text in texts:
                 text.follow(committed)
-            asked += models[0].made > before
         assert least <= asked <= most, (right, asked)
