@@ -33,17 +33,15 @@ import mlx.core as mx
 from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.caches.shared import BatchCache, kind_of
 from spectool.runtime.decoding.proposing import Decision, plain, propose
-from spectool.runtime.decoding.text import Commit, Pass, Text
+from spectool.runtime.decoding.text import WIDTH, Commit, Pass, Text
 from spectool.runtime.drafters.drafter import NOTHING, Proposal
 from spectool.runtime.drafters.together import DraftPasses
 from spectool.runtime.groups.rank_0 import forward
 from spectool.runtime.mlx_lm_compat import generation_stream
 from spectool.runtime.policy.costs import known_costs
 from spectool.runtime.policy.policy import Policy
-from spectool.runtime.settings import MAX_DRAFT_TOKENS
 
 CLEAR_EVERY = 256  # passes between two mx.clear_cache(), as in mlx-lm
-_WIDTH = 2 * MAX_DRAFT_TOKENS + 2  # tokens of a row in one shared pass: drafts, and what is fed again
 _SMALLEST_PIECE = 16  # tokens of a prompt, however long they take: fewer take hardly less time
 
 
@@ -193,7 +191,7 @@ class Loop:
                 self._own.append(text)
             return False
         if self._caches is None:
-            self._caches = BatchCache(writing[0].cache, _WIDTH)
+            self._caches = BatchCache(writing[0].cache, WIDTH)
         for text in [text for text in writing if text in self._own]:
             fed = text.cached_after_commit - len(text.refeed)
             held = max(lengths(text.cache), default=fed)
@@ -223,7 +221,7 @@ class Loop:
         """Begin a pass over all texts that share their caches."""
         assert self._caches is not None
         began, texts = perf_counter(), self._shared
-        decisions, now = propose(texts, self.policy, self._drafts.draft, _WIDTH), perf_counter()
+        decisions, now = propose(texts, self.policy, self._drafts.draft, WIDTH), perf_counter()
         counts = [len(text.feed()) for text in texts]
         self._caches.mark()
         self._caches.begin(counts)

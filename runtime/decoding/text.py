@@ -27,6 +27,8 @@ from spectool.runtime.sampling.token_ids import require_tokens, token_ids, vocab
 from spectool.runtime.sampling.verification import choose, draw_for, evaluated
 from spectool.runtime.settings import MAX_DRAFT_TOKENS
 
+WIDTH = 2 * MAX_DRAFT_TOKENS + 2  # tokens of a row in one shared pass: drafts, and what is fed again
+
 
 class Pass(NamedTuple):
     """A pass of the target over one text; lazy."""
@@ -170,6 +172,8 @@ class Text:
         settings, refed, most = self.settings, len(self.refeed), self.remaining
         if refed:  # a pass without drafts takes in all that is fed again, and the next one is short again
             most = min(most, self.longest_pass - refed)
+        if settings.seed is not None:  # nothing that it draws may depend on whether others share the pass
+            most = min(most, WIDTH - 1 - refed)
         if self._exact_until is not None:
             most = min(most, self._exact_until - self._held() - refed - 1)
         if settings.kv_bits and (held := self._held()) < settings.quantized_kv_start:

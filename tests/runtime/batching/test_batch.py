@@ -113,6 +113,14 @@ def test_a_seeded_text_is_the_same_in_any_batch(eight: Any) -> None:
     assert mx.random.state[0].tolist() == before  # type: ignore[index]
 
 
+@pytest.mark.usefixtures("interpreted")
+def test_a_seeded_draft_is_no_longer_alone_than_among_others(eight: Any) -> None:
+    text, options = plain(eight, PROMPT, 60), {"max_tokens": 60, "num_draft_tokens": 64, "seed": 7}
+    wanted = [Wanted(PROMPT, {**options, "sampler": Sampling(temp=0.7)}, at) for at in (0, 0, 60)]  # the last one alone
+    run(eight, wanted, lambda one: Reference(text))
+    assert wanted[0].got == wanted[1].got == wanted[2].got
+
+
 def test_a_text_that_joins_does_not_wait_for_the_end_of_another(eight: Any) -> None:
     batch, got = Loop(eight, 2, Policy(), stream=STREAM), dict[Any, list[int]]()
     for max_tokens in (40, 4):

@@ -13,7 +13,7 @@ from mlx_lm import load
 
 from spectool.runtime.caches.shared import BatchCache
 from spectool.runtime.caches.shared_texts import SharedTexts
-from spectool.runtime.caches.text_cache import AT_ONCE
+from spectool.runtime.caches.text_cache import AT_ONCE, TextCache
 from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.loop import Loop
 from spectool.runtime.decoding.settings import GenerationSettings
@@ -185,6 +185,19 @@ def test_a_model_that_fails_in_a_shared_pass_or_on_its_way(monkeypatch: pytest.M
         assert counts[name] >= call, (name, call)
         assert list(got.values()) == [plain(model, [3, number], 12 + 4 * number) for number in range(3)]
         assert all(each.settings.drafter.cache.shared is None for each in got), (name, call)
+
+
+def test_rows_that_cannot_be_left_begin_again_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two were not drafted for in a while."""
+    texts = SharedTexts(tiny_model())
+    caches = [TextCache(texts.model) for _ in range(3)]
+    texts.begin(caches)
+    texts.feed(dict.fromkeys(caches, mx.array([5])))
+    monkeypatch.setattr(BatchCache, "leave", lambda *_, **__: 1 / 0)
+    for _ in range(12):
+        texts.begin(caches[2:])
+    assert [cache.shared for cache in caches] == [None] * 3
+    assert [len(logits) for logits in texts.feed(dict.fromkeys(caches[1:], mx.array([5, 6]))).values()] == [2, 2]
 
 
 @pytest.mark.nightly
