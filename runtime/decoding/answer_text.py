@@ -72,10 +72,8 @@ class AnswerText:
         """The text that these tokens would add, without incomplete characters."""
         if self._tokens is None:
             return str(self._tokenizer.decode(list(tokens)))
-        state = self._decoder.getstate()
-        text = self._decoder.decode(b"".join(map(self._tokens.shown_bytes_of, tokens)), final=True)
-        self._decoder.setstate(state)
-        return text.replace("\ufffd", "")
+        pending = self._decoder.getstate()[0]
+        return (pending + b"".join(map(self._tokens.shown_bytes_of, tokens))).decode(errors="ignore")
 
     def finish(self) -> str:
         """The text that was held back."""

@@ -133,13 +133,12 @@ def batch_generate(
                         made.tokens[place].append(token)
                         made.texts[place] += texts[place].add(token)
                         if texts[place].end is not None:
+                            kept = loop.remove(text)
+                            del places[text]
+                            forks[place] = None  # with what its draft model has read
+                            if return_prompt_caches and kept is not None:
+                                made.caches[place] = text.cache
                             break
-                    if texts[place].end is not None:
-                        kept = loop.remove(text)
-                        del places[text]
-                        forks[place] = None  # with what its draft model has read
-                        if return_prompt_caches and kept is not None:
-                            made.caches[place] = text.cache
     finally:
         for text in places:
             loop.remove(text)

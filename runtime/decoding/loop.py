@@ -7,9 +7,7 @@
                 right); what was rejected is taken out of the caches, and policy and drafters learn
 
 Every committed token is a choice that the target made after the true text, so a drafter changes the speed and nothing
-else. With a sampler this is exact-match verification: each position is sampled on its own, and its sample is committed
-whether or not the draft had guessed it. Where the sampler states its distribution, drafts that were drawn are verified
-by rejection sampling instead, which keeps the distribution and accepts more of them (docs/sampling.md).
+else. `sampling.verification` says how choices are made where a sampler draws them.
 
 While one pass runs, the host works on what the one before it gave:
 
@@ -25,6 +23,7 @@ Source: Leviathan et al. 2023, Fast Inference from Transformers via Speculative 
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -52,14 +51,14 @@ class Step(NamedTuple):
     gained: Commit | Exception
 
 
+@dataclass(slots=True)
 class _Launched:
-    """A text in a pass that is under way, which gives its logits [drafts + 1, vocabulary]."""
+    """A text in a pass that is under way."""
 
-    __slots__ = ("chosen", "logits", "proposal", "text")
-
-    def __init__(self, text: Text, proposal: Proposal, logits: mx.array) -> None:
-        self.text, self.proposal, self.logits = text, proposal, logits
-        self.chosen: Pass | Exception | None = None  # or why nothing is chosen
+    text: Text
+    proposal: Proposal
+    logits: mx.array  # [drafts + 1, vocabulary]
+    chosen: Pass | Exception | None = None  # or why nothing is chosen
 
     def choose(self) -> None:
         """Choose tokens, unless they are chosen; lazy."""
@@ -209,7 +208,7 @@ class Loop:
         began = perf_counter()
         decisions, now = propose([text], text.policy, self._drafts.draft), perf_counter()
         try:
-            logits = text.own.launch(_array([text.feed()]))
+            logits = text.own.launch(mx.array([text.feed()], dtype=mx.int32))
         except Exception as error:
             return [_failed(text, error)]
         launched = _Launched(text, text.proposal, logits[0, len(text.refeed) :])
@@ -225,8 +224,9 @@ class Loop:
         counts = [len(text.feed()) for text in texts]
         self._caches.mark()
         self._caches.begin(counts)
-        inputs = _array([text.inputs + [0] * (max(counts) - len(text.inputs)) for text in texts])
-        logits, launched = forward(self._model, inputs, self._caches), list[_Launched]()
+        inputs = [text.inputs + [0] * (max(counts) - len(text.inputs)) for text in texts]
+        logits = forward(self._model, mx.array(inputs, dtype=mx.int32), self._caches)
+        launched = list[_Launched]()
         for at, text in enumerate(texts):
             launched.append(_Launched(text, text.proposal, logits[at, len(text.refeed) : counts[at]]))
             launched[-1].choose()
@@ -323,9 +323,9 @@ class Loop:
     def _read_prompt(self) -> list[Step]:
         """Read a piece of the prompt that has least left."""
         text = min(self._reading, key=lambda text: text.unread)
-        text.piece, before, began = self._piece(text), text.unread, perf_counter()
+        before, began = text.unread, perf_counter()
         try:
-            text.read_piece()
+            text.read_piece(self._piece(text))
         except Exception as error:
             return [_failed(text, error)]
         if before - text.unread >= _SMALLEST_PIECE:
@@ -364,7 +364,3 @@ def _failed(text: Text, error: Exception) -> Step:
     """The end of a text, which has no part in further passes."""
     text.ended, text.gained = True, ()
     return Step(text, error)
-
-
-def _array(tokens: list[list[int]]) -> mx.array:
-    return mx.array(tokens, dtype=mx.int32)
