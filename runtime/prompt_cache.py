@@ -18,13 +18,10 @@ _MOST = 1 << 30  # tokens in a cache; MLX counts positions in 32 bits
 
 
 def load_prompt_cache(path: Path, model: Any, name: str, kv_bits: int | None = None) -> list[Any]:
-    """The prompt cache in a file, after short passes of the model that show that it can be continued.
+    """The prompt cache in the file ``path``, after short passes of ``model`` that show that it can be continued.
 
-    Args:
-        path: The file.
-        model: The mlx-lm model that will continue the prompt.
-        name: Its directory or hub id. mlx-lm records which one it has read the prompt with.
-        kv_bits: Bits to which the cache will be quantised, if it is not yet.
+    ``name`` is the model's directory or hub id, which mlx-lm records. The cache will be quantised to ``kv_bits``, if it
+    is not yet.
 
     Raises:
         RuntimeUnsupported: The file holds no prompt cache, a damaged one, or one of another model.
@@ -53,8 +50,8 @@ def load_prompt_cache(path: Path, model: Any, name: str, kv_bits: int | None = N
             counts = [number for number in leaf.state if isinstance(number, int)]
             if any(not 0 <= number < _MOST for number in counts):
                 raise ValueError(f"a count of tokens out of range, {min(counts)} or {max(counts)}")
-            arrays = [array for _, array in tree_flatten([getattr(leaf, "keys", None), getattr(leaf, "values", None)])]
-            if len({array.shape[-2] for array in arrays if array is not None}) > 1:
+            parts: Any = tree_flatten([getattr(leaf, "keys", None), getattr(leaf, "values", None)])
+            if len({part.shape[-2] for _, part in parts if part is not None}) > 1:
                 raise ValueError("keys and values of different numbers of tokens")
         for rows in _TRIED:
             mx.eval(model(mx.zeros((1, rows), dtype=mx.int32), cache=tried))

@@ -21,6 +21,7 @@ cannot share passes, after all others have ended.
 Source: Leviathan et al. 2023, Fast Inference from Transformers via Speculative Decoding.
 """
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,7 +37,6 @@ from spectool.runtime.decoding.text import WIDTH, Commit, Pass, Text
 from spectool.runtime.drafters.drafter import NOTHING, Proposal
 from spectool.runtime.drafters.together import DraftPasses
 from spectool.runtime.groups.rank_0 import forward
-from spectool.runtime.mlx_lm_compat import generation_stream
 from spectool.runtime.policy.costs import known_costs
 from spectool.runtime.policy.policy import Policy
 
@@ -86,21 +86,10 @@ class _Flight(NamedTuple):
 
 
 class Loop:
-    """Texts of one model that are written together.
-
-    Attributes:
-        rows: Texts that may be written at the same time.
-        policy: Chooses the drafts where texts share a pass.
-    """
+    """Texts of one model that are written together."""
 
     def __init__(
-        self,
-        model: Any,
-        rows: int,
-        policy: Policy,
-        *,
-        stream: Any = None,
-        reading_passes: float | None = None,
+        self, model: Any, rows: int, policy: Policy, *, stream: Any, reading_passes: float | None = None
     ) -> None:
         """Write up to ``rows`` texts at a time on ``stream``, with drafts as ``policy`` chooses.
 
@@ -113,8 +102,7 @@ class Loop:
         """
         costs = known_costs(model) if rows > 1 else None
         self.rows, self.policy = 1 if costs is not None and costs.exact else rows, policy
-        self._model = model
-        self._stream = generation_stream if stream is None else stream
+        self._model, self._stream = model, stream
         self._reading: list[Text] = []
         self._own: list[Text] = []  # their prompts are read, and their caches are their own
         self._shared: list[Text] = []  # in the order of the rows of the shared caches
@@ -133,9 +121,8 @@ class Loop:
 
     def accepts(self, cache: list[Any]) -> bool:
         """Whether a text with this cache can be added now."""
-        if not len(self):
-            return True
-        return len(self) < self.rows and self._kind is not None and kind_of(self._model, cache) == self._kind
+        fits = len(self) < self.rows and self._kind is not None
+        return not len(self) or (fits and kind_of(self._model, cache) == self._kind)
 
     def add(self, text: Text) -> None:
         """Add a text that `accepts` has let through."""
@@ -323,9 +310,12 @@ class Loop:
     def _read_prompt(self) -> list[Step]:
         """Read a piece of the prompt that has least left."""
         text = min(self._reading, key=lambda text: text.unread)
-        before, began = text.unread, perf_counter()
+        most, before, began = text.settings.prefill_step_size, text.unread, perf_counter()
+        if self._reading_passes is not None and (self._own or self._shared):
+            seconds = self._reading_passes * self._pass_seconds
+            most = min(most, max(_SMALLEST_PIECE, int(seconds / (self._token_seconds or math.inf))))
         try:
-            text.read_piece(self._piece(text))
+            text.read_piece(most)
         except Exception as error:
             return [_failed(text, error)]
         if before - text.unread >= _SMALLEST_PIECE:
@@ -334,15 +324,6 @@ class Loop:
             self._reading.remove(text)
             self._own.append(text)
         return []
-
-    def _piece(self, text: Text) -> int:
-        """Tokens of a prompt to read next: while others write, no more than a few of their passes take."""
-        whole = text.settings.prefill_step_size
-        if self._reading_passes is None or not (self._own or self._shared):
-            return whole
-        seconds = self._reading_passes * self._pass_seconds
-        affordable = int(seconds / self._token_seconds) if self._token_seconds else 0
-        return min(whole, max(_SMALLEST_PIECE, affordable))
 
     def _take_out(self, text: Text, fed: int, spare: int = 0) -> None:
         """Move a text's part of the shared caches, its first ``fed`` tokens, back into its own cache."""

@@ -46,32 +46,7 @@ class Commit(NamedTuple):
 
 
 class Text:
-    """A text that is written after a prompt.
-
-    Attributes:
-        prompt: Token ids, at least one.
-        settings: How it is written.
-        own: Its cache, which holds nothing while the text is in shared caches.
-        constraint: Which tokens may follow; None for all.
-        randomness: Random state of the text, to be entered whenever something is drawn.
-        drafters: Propose draft tokens.
-        policy: Chooses among their proposals.
-        statistics: Passes are added as they are committed, tokens as they are yielded.
-        processors: Change the logits of a position.
-        may_run_ahead: Whether a pass may begin before the token of the one before it is known.
-        unread: Tokens of the prompt to be read.
-        prompt_read: Whether the cache holds the prompt but for its last token.
-        origin: Tokens in the cache before those of this text.
-        last: The last committed token, which the next pass feeds.
-        refeed: Committed tokens that the next pass feeds again, before the last one.
-        proposal: Draft tokens for the next pass.
-        inputs: Tokens that the latest pass has fed.
-        gained: Tokens that the latest pass has committed; none once the text has failed or is closed.
-        yielded: Number of tokens that the caller has got.
-        ended: Whether the text is complete, or has failed.
-        closed: Whether it has been closed.
-        unrewindable_at: Yielded tokens at which the token that was fed ahead cannot be taken out.
-    """
+    """A text that is written after a prompt."""
 
     def __init__(
         self, model: Any, cache: list[Any], prompt: Sequence[int], settings: GenerationSettings, policy: Policy
@@ -92,7 +67,7 @@ class Text:
             if isinstance(processor, LogitBias):
                 require_tokens("logit_bias", processor.tokens, vocabulary)
         self.constraint = None if settings.grammar is None else settings.grammar.constraint(vocabulary)
-        self.randomness = Randomness(settings.seed)
+        self.randomness = Randomness(settings.seed)  # to be entered whenever something is drawn
         self.statistics = DraftStatistics() if settings.statistics is None else settings.statistics
         self.statistics.policy = policy if policy.is_automatic else None
         draw = draw_for(settings.verify, settings.sampler, self.processors, vocabulary)
@@ -113,14 +88,18 @@ class Text:
         self.own = OwnCache(model, cache, (settings.kv_bits, settings.kv_group_size, settings.quantized_kv_start))
         self.may_run_ahead = processes_of(model) == 1  # others have to be told what they are to compute
         self._exact_until = exact_until(model)
-        self.unread, self.prompt_read = len(prompt) - 1, False
+        self.unread = len(prompt) - 1  # tokens of the prompt to be read
+        self.prompt_read = False  # whether the cache holds the prompt but for its last token
         self._noted = 0  # tokens of the prompt that stay in the cache if the text is closed before it is read
-        self.origin = 0
-        self.refeed, self.inputs = list[int](), list[int]()
-        self.proposal: Proposal = NOTHING
-        self.gained: Sequence[int] = ()
-        self.last, self._committed, self.yielded = prompt[-1], 0, 0
-        self.ended, self.closed, self.unrewindable_at = settings.max_tokens == 0, False, -1
+        self.origin = 0  # tokens in the cache before those of this text
+        self.last = prompt[-1]  # committed token, which the next pass feeds
+        self.refeed = list[int]()  # committed tokens that the next pass feeds again, before the last one
+        self.proposal: Proposal = NOTHING  # drafts for the next pass
+        self.inputs = list[int]()  # what the latest pass has fed
+        self.gained: Sequence[int] = ()  # what it has committed; nothing once the text has failed or is closed
+        self._committed = self.yielded = 0  # tokens so far, and those of them that the caller has got
+        self.ended, self.closed = settings.max_tokens == 0, False  # complete or failed; of no further use to the loop
+        self.unrewindable_at = -1  # yielded tokens at which the token that was fed ahead cannot be taken out
 
     @property
     def cache(self) -> list[Any]:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import mlx.core as mx
 
 from spectool.runtime.drafters.drafting import Drafting
-from spectool.runtime.sampling.samplers import confidence
 
 
 class Chain(NamedTuple):
@@ -57,7 +56,8 @@ def draft_chain(
             break
         feed = chosen.astype(mx.int32)
         chain.tokens.append(feed)
-        chain.highest.append(confidence(logits[0]))
+        scores = logits[0].astype(mx.float32)
+        chain.highest.append(mx.max(scores) - mx.logsumexp(scores))
         likely = likely + chain.highest[-1]
         if least > -math.inf:
             yield [feed, likely]

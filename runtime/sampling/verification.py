@@ -76,13 +76,10 @@ class Draw:
     vocabulary: int  # of the target
 
     def __call__(self, logits: mx.array, history: mx.array | None) -> tuple[mx.array, mx.array] | None:
-        """The next draft token [1] and the distribution it is drawn from, float32 [1, vocabulary]; lazy.
+        """The next draft token [1], one that the draft has, and what it is drawn from, float32 [1, vocabulary]; lazy.
 
-        None where a processor refuses the history by raising. The token is one that the draft has.
-
-        Args:
-            logits: The draft's, over target ids [1, ids]; -inf where the draft has no token. Missing ids count as -inf.
-            history: Target ids before it [tokens], for the processors.
+        ``logits`` are the draft's, over target ids [1, ids], -inf where it has no token; missing ids count as such.
+        ``history`` are the target ids before it [tokens]. None where a processor refuses these by raising.
         """
         # Processors may name any id of the target.
         logits = logits[:, : self.vocabulary]
