@@ -116,6 +116,21 @@ def follow(
     return known.__getitem__
 
 
+def check_pairs(
+    name: str,
+    tokens: NDArray[Any],
+    model: Any,
+    prompt: Sequence[int],
+    sampling: Sampling,
+    processors: Sequence[LogitsProcessor] = (),
+) -> None:
+    """Compare every pair of tokens [draws, 3] with what a model of eight tokens draws after ``prompt``."""
+    exact = joint(follow(model, prompt, 8, processors), sampling, 8)
+    for left in range(3):
+        pair = [place for place in range(3) if place != left]
+        assert check(f"{name}, without {left}", tokens[:, pair], exact.sum(axis=left)) > FALSE_ALARM
+
+
 def check(name: str, tokens: NDArray[Any], exact: Floats) -> float:
     """Print and return how probable it is that tokens [draws, length] came from ``exact`` [vocabulary, ...]."""
     p = p_value(table(tokens, exact.shape[0]), exact)
