@@ -112,12 +112,6 @@ def _in_words(leaves: Sequence[Any]) -> str:
     return " and ".join(f"{count} {name}" for name, count in counts.items()) or "no entries"
 
 
-def offsets(cache: Sequence[Any]) -> list[int | None]:
-    """The position of every leaf, in tokens; None for caches that do not count them."""
-    positions = [getattr(leaf, "offset", None) for leaf in flatten(cache)]
-    return [position if isinstance(position, int) else None for position in positions]
-
-
 def is_unused(leaf: Any) -> bool:
     """Whether nothing has been written to ``leaf``, as in a layer of Nemotron-NAS that has no attention."""
     return getattr(leaf, "keys", leaf) is None

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
-from spectool.runtime.caches.leaves import flatten, is_unused, offsets, trim
+from spectool.runtime.caches.leaves import flatten, is_unused, trim
 from spectool.runtime.groups.mirrored import Spread, mirrored
 from spectool.runtime.mlx_lm_compat import KVCache, QuantizedKVCache, windows
 
@@ -48,7 +48,8 @@ class Checkpoints(Spread):
         self.length = length  # with the tokens of a pass that has been marked and perhaps not run
         self._cache = cache
         self._keep = keep
-        self._origin = [None if at is None else at - length for at in offsets(cache)]
+        positions = [getattr(leaf, "offset", None) for leaf in flatten(cache)]  # which some do not count
+        self._origin = [at - length if isinstance(at, int) else None for at in positions]
         self._marks: list[_Mark] = [] if original is None else list(original._marks)
         self._entries: list[Any] | None = None
         self._look_up()

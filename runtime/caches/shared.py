@@ -70,7 +70,6 @@ def _reads_rows_apart(model: Any, cache: Sequence[Any]) -> bool:
     found = list[list[mx.array]]()
     for width in (3, 1):
         caches = BatchCache(cache, 3, list(range(1, _TRIED + 1)))
-        caches.mark()
         caches.begin([width] + [1] * (_TRIED - 1))
         forward(model, tokens[:, :width], caches)
         found.append([state for states in caches.recurrent[:1] for state in states.arrays()])

@@ -32,13 +32,13 @@ import mlx.core as mx
 
 from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.caches.shared import BatchCache, kind_of
-from spectool.runtime.decoding.proposing import Decision, plain, propose
+from spectool.runtime.decoding.proposing import Decision, propose
 from spectool.runtime.decoding.text import WIDTH, Commit, Pass, Text
 from spectool.runtime.drafters.drafter import NOTHING, Proposal
 from spectool.runtime.drafters.together import DraftPasses
 from spectool.runtime.groups.rank_0 import forward
 from spectool.runtime.policy.costs import known_costs
-from spectool.runtime.policy.policy import Policy
+from spectool.runtime.policy.policy import Choice, Policy
 
 CLEAR_EVERY = 256  # passes between two mx.clear_cache(), as in mlx-lm
 _SMALLEST_PIECE = 16  # tokens of a prompt, however long they take: fewer take hardly less time
@@ -241,7 +241,8 @@ class Loop:
         else:
             ahead.choose()
             mx.async_eval(ahead.arrays())  # type: ignore[no-untyped-call]
-        self._flights.append(_Flight([ahead], [plain(text)], 0, now))
+        without_drafts = Choice([text.drafters], [NOTHING], rests=True)
+        self._flights.append(_Flight([ahead], [Decision(text.policy, without_drafts, [text])], 0, now))
 
     def _read(self) -> list[Step]:
         """Wait for the oldest pass that is under way, and commit to each text what it accepted."""

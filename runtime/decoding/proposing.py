@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from spectool.runtime.decoding.text import Text
-from spectool.runtime.drafters.drafter import NOTHING
 from spectool.runtime.drafters.drafter_slot import TextDrafters
 from spectool.runtime.policy.models import Draft
 from spectool.runtime.policy.policy import Choice, Policy
@@ -54,8 +53,3 @@ def propose(texts: Sequence[Text], policy: Policy, draft: Draft, width: int = sy
         for text, proposal in zip(asked, choice.proposals, strict=True):
             text.proposal = text.allowed(proposal)
     return decisions
-
-
-def plain(text: Text) -> Decision:
-    """The decision that a text goes without drafts."""
-    return Decision(text.policy, Choice([text.drafters], [NOTHING], rests=True), [text])

@@ -147,7 +147,7 @@ class Text:
         settings, refed, most = self.settings, len(self.refeed), self.remaining
         if refed:  # a pass without drafts takes in all that is fed again, and the next one is short again
             most = min(most, self._longest_pass - refed)
-        if settings.seed is not None:  # nothing that it draws may depend on whether others share the pass
+        if settings.seed is not None and settings.sampler is not None:  # what it draws must not depend on other texts
             most = min(most, WIDTH - 1 - refed)
         if self._exact_until is not None:
             most = min(most, self._exact_until - self._held() - refed - 1)

@@ -85,11 +85,7 @@ def joint(
 ) -> Floats:
     """Return the probability of each sequence of ``length`` tokens, shape [vocabulary] * length.
 
-    Args:
-        following: Logits after the tokens so far [vocabulary], processors applied.
-        sampling: The sampler.
-        vocabulary: Number of tokens.
-        length: Tokens.
+    ``following`` gives logits after the tokens so far [vocabulary], processors applied.
     """
     exact = np.ones((vocabulary,) * length)
     for size in range(length):

@@ -88,7 +88,7 @@ def advance(batch: Loop, got: dict[Any, list[int]]) -> None:
             assert batch.remove(text)
 
 
-def near_ties(model: Any, wanted: Sequence[Wanted], tolerance: float) -> int:
+def near_ties(model: Any, wanted: Sequence[Wanted]) -> int:
     """Compare every text with the same request alone; return the number of near-ties."""
     ties = 0
     for one in wanted:
@@ -98,7 +98,7 @@ def near_ties(model: Any, wanted: Sequence[Wanted], tolerance: float) -> int:
         options = {**one.options, "num_draft_tokens": 0}
         alone = generate_step(one.prompt, model, prompt_cache=cache, cached_tokens=one.held, **options)
         expected = [token for token, _, _ in alone][: one.leaves_after]
-        ties += compare(model, [*one.held, *one.prompt], expected, one.got, tolerance)
+        ties += compare(model, [*one.held, *one.prompt], expected, one.got, TIE[None])
     return ties
 
 
@@ -140,6 +140,6 @@ def schedules(
         wanted[0].at = wanted[1].at = 0  # share passes for sure
         make = prepare(rng, wanted)
         shared += run(model, wanted, make, rows=rng.randint(2, 5)) > 1
-        ties += near_ties(model, wanted, TIE[None])
+        ties += near_ties(model, wanted)
     assert shared > count / 2
     assert ties <= count

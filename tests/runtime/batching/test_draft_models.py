@@ -27,7 +27,6 @@ from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.samplers import Sampling
 from spectool.tests.runtime.batching.schedules import STREAM, Wanted, advance, near_ties, run, schedule, schedules
 from spectool.tests.runtime.caches.holding import assert_holds
-from spectool.tests.runtime.decoding.test_lossless import TIE
 from spectool.tests.runtime.distributions import check_pairs
 from spectool.tests.runtime.fake_drafters import Failing
 from spectool.tests.runtime.models import perturbed, plain, tiny_model
@@ -106,7 +105,7 @@ def test_shared_passes_draft_what_each_text_would_get_alone(kinds: list[str], sh
         assert run(model, wanted, make) > 1
         passes = sum(each.passes for each in drafting)
         assert passes <= 4 * 30, f"{kind}: {passes} passes for 120 tokens"
-        assert near_ties(model, wanted, TIE[None]) <= 1
+        assert near_ties(model, wanted) <= 1
     assert shared.count(1) < len(shared) / 2
 
 
