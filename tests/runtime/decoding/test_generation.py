@@ -4,6 +4,7 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
+from mlx_lm.generate import generate_step as host_generate_step
 from mlx_lm.models.cache import KVCache, make_prompt_cache
 from mlx_lm.sample_utils import make_logits_processors
 
@@ -129,17 +130,12 @@ def test_the_same_tokens_as_from_the_whole_prompt(model: Any) -> None:
 
 
 def test_progress_counts_the_prompt_as_mlx_lm_does(model: Any) -> None:
-    from mlx_lm.generate import generate_step as host_generate_step
-
     prompt = mx.array(max(prompts(6), key=len))
 
     def told(step: Any) -> list[tuple[int, int]]:
         calls: list[tuple[int, int]] = []
-
-        def note(fed: int, total: int) -> None:
-            calls.append((fed, total))
-
-        list(step(prompt, model, max_tokens=3, prefill_step_size=4, prompt_progress_callback=note))
+        options: Any = {"prompt_progress_callback": lambda fed, total: calls.append((fed, total))}
+        list(step(prompt, model, max_tokens=3, prefill_step_size=4, **options))
         return calls
 
     assert told(generate_step) == told(host_generate_step)
