@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
+from mlx.utils import tree_flatten
 
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.leaves import flatten, lengths, require_cache_of
@@ -12,17 +13,15 @@ from spectool.runtime.groups.link import processes_of
 from spectool.runtime.mlx_lm_compat import cache as mlx_lm_cache
 
 _TRIED = (8, 1, 1)  # tokens of passes that show whether a cache can be continued
+_GROUP_SIZES = (32, 64, 128)  # sizes that MLX has; 0 would end the process
 _MOST = 1 << 30  # tokens in a cache; MLX counts positions in 32 bits
 
 
 def load_prompt_cache(path: Path, model: Any, name: str, kv_bits: int | None = None) -> list[Any]:
-    """The prompt cache in a file, after short passes of the model that show that it can be continued.
+    """The prompt cache in the file ``path``, after short passes of ``model`` that show that it can be continued.
 
-    Args:
-        path: The file.
-        model: The mlx-lm model that will continue the prompt.
-        name: Its directory or hub id. mlx-lm records which one it has read the prompt with.
-        kv_bits: Bits to which the cache will be quantised, if it is not yet.
+    ``name`` is the model's directory or hub id, which mlx-lm records. The cache will be quantised to ``kv_bits``, if it
+    is not yet.
 
     Raises:
         RuntimeUnsupported: The file holds no prompt cache, a damaged one, or one of another model.
@@ -42,12 +41,18 @@ def load_prompt_cache(path: Path, model: Any, name: str, kv_bits: int | None = N
         require_cache_of(model, cache)
         if len(held := lengths(cache)) > 1:
             raise ValueError(f"layers that hold {' and '.join(map(str, sorted(held)))} tokens")
-        found = {entry.bits for entry in cache if hasattr(entry, "bits")}
-        if kv_bits is not None and found - {kv_bits}:
-            raise ValueError(f"one quantised to {min(found)} bits, where --kv-bits {kv_bits} is given")
-        counts = [number for leaf in flatten(cache) for number in leaf.state if isinstance(number, int)]
-        if any(not 0 <= number < _MOST for number in counts):
-            raise ValueError(f"a count of tokens out of range, {min(counts)} or {max(counts)}")
+        for leaf in flatten(cache):
+            bits, group_size = getattr(leaf, "bits", kv_bits), getattr(leaf, "group_size", 64)
+            if kv_bits not in (None, bits):
+                raise ValueError(f"one quantised to {bits} bits, where --kv-bits {kv_bits} is given")
+            if group_size not in _GROUP_SIZES:
+                raise ValueError(f"one quantised in groups of {group_size}")
+            counts = [number for number in leaf.state if isinstance(number, int)]
+            if any(not 0 <= number < _MOST for number in counts):
+                raise ValueError(f"a count of tokens out of range, {min(counts)} or {max(counts)}")
+            parts: Any = tree_flatten([getattr(leaf, "keys", None), getattr(leaf, "values", None)])
+            if len({part.shape[-2] for _, part in parts if part is not None}) > 1:
+                raise ValueError("keys and values of different numbers of tokens")
         for rows in _TRIED:
             mx.eval(model(mx.zeros((1, rows), dtype=mx.int32), cache=tried))
     except Exception as error:  # a damaged file can fail in any way, here or in the model

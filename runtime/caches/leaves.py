@@ -39,17 +39,18 @@ def require_cache_of(model: Any, cache: Sequence[Any]) -> None:
     if not hasattr(model, "make_cache") and not hasattr(model, "layers"):
         return  # something that is called like a model and makes no cache
     expected, found = flatten(make_prompt_cache(model)), flatten(cache)
-    fits = len(expected) == len(found) and all(
+    wrong = [(_in_words(expected), _in_words(found))]
+    if len(expected) == len(found) and all(
         isinstance(leaf, type(own)) or (type(own) is KVCache and isinstance(leaf, _INSTEAD))
         for own, leaf in zip(expected, found, strict=True)
-    )
-    wrong = [] if fits else [(_in_words(expected), _in_words(found))]
-    if fits and any(map(_heads, found)):
-        both = zip(_heads_of(model), map(_heads, found), strict=False)
+    ):
+        heads = list(map(_heads, found))
+        both = zip(_heads_of(model), heads, strict=False) if any(heads) else ()
         wrong = [(f"with heads × sizes of {own}", other) for own, other in both if own and other and own != other]
-    for own, other in wrong[:1]:
+    if wrong:
         raise RuntimeUnsupported(
-            f"prompt_cache: expected a cache of this model, {own}, got {other}. Make one with make_prompt_cache(model)"
+            f"prompt_cache: expected a cache of this model, {wrong[0][0]}, got {wrong[0][1]}. "
+            "Make one with make_prompt_cache(model)"
         )
 
 
@@ -79,14 +80,14 @@ def require_quantizable(cache: Sequence[Any], model: Any, bits: int, group_size:
     without = [entry for entry in cache if hasattr(entry, "to_quantized") and hasattr(entry, "max_size")]
     if not any(hasattr(entry, "to_quantized") or hasattr(entry, "bits") for entry in cache):
         without = list(cache)
-    kind = getattr(model, "model_type", None) or type(model).__name__
+    problem = ""
     if without:
         problem = f"expected caches with a quantised form, got {_in_words(without)}"
     elif reason := _reason_against(model, bits, group_size):
         problem = f"cannot read a cache of {bits} bits in groups of {group_size} ({reason})"
-    else:
-        return
-    raise RuntimeUnsupported(f"kv_bits: model type {kind}: {problem}. Leave it out")
+    if problem:
+        kind = getattr(model, "model_type", None) or type(model).__name__
+        raise RuntimeUnsupported(f"kv_bits: model type {kind}: {problem}. Leave it out")
 
 
 @once_per_model
@@ -109,12 +110,6 @@ def _reason_against(model: Any, bits: int, group_size: int) -> str:
 def _in_words(leaves: Sequence[Any]) -> str:
     counts = Counter(type(leaf).__name__ for leaf in leaves)
     return " and ".join(f"{count} {name}" for name, count in counts.items()) or "no entries"
-
-
-def offsets(cache: Sequence[Any]) -> list[int | None]:
-    """The position of every leaf, in tokens; None for caches that do not count them."""
-    positions = [getattr(leaf, "offset", None) for leaf in flatten(cache)]
-    return [position if isinstance(position, int) else None for position in positions]
 
 
 def is_unused(leaf: Any) -> bool:

@@ -15,12 +15,7 @@ PREFILL_TOKENS = 2048  # in a pass, where no logits are needed and nobody says a
 
 
 class OwnCache:
-    """A prompt cache that holds one text.
-
-    Attributes:
-        entries: The prompt cache, one entry for each layer; some may be replaced (quantised).
-        checkpoints: The way back.
-    """
+    """A prompt cache that holds one text: ``entries``, one for each layer; some may be replaced (quantised)."""
 
     def __init__(self, model: Any, entries: list[Any], quantised: tuple[int | None, int, int] = (None, 0, 0)) -> None:
         """Write on from the end of ``entries`` with ``model``; ``quantised`` to bits in groups, from a length on."""

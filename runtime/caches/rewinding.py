@@ -9,9 +9,6 @@ layers then stand at the mark, also those that could have been trimmed, since a 
     wanted  a b c   f d1              d2 is wrong
     held    a b c                     f d1 is fed again before what comes next
 
-Between generations, marks for good take a text back to where others may go on from: they save all that cannot be
-trimmed, since nobody knows what will be fed after them.
-
 Nothing is copied. MLX arrays are values, and assigning to a slice changes the Python object only, so a second object
 for the same array still sees the old content.
 """
@@ -22,7 +19,7 @@ from typing import Any, NamedTuple
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
-from spectool.runtime.caches.leaves import flatten, is_unused, offsets, trim
+from spectool.runtime.caches.leaves import flatten, is_unused, trim
 from spectool.runtime.groups.mirrored import Spread, mirrored
 from spectool.runtime.mlx_lm_compat import KVCache, QuantizedKVCache, windows
 
@@ -37,11 +34,7 @@ class _Mark(NamedTuple):
 
 
 class Checkpoints(Spread):
-    """How many tokens a prompt cache holds, and its way back.
-
-    Attributes:
-        length: Tokens held, including those of a pass that has been marked and perhaps not run.
-    """
+    """How many tokens a prompt cache holds, and its way back."""
 
     @mirrored
     def __init__(
@@ -49,21 +42,16 @@ class Checkpoints(Spread):
     ) -> None:
         """Follow ``cache``, one entry for each layer, of which some may be replaced (quantised) later.
 
-        Args:
-            cache: A prompt cache.
-            length: Tokens that it may be taken back by; what was in it before those is never taken out.
-            keep: Marks that stay when the cache is taken back: 1 for going back within the latest pass.
-            original: Those of the cache that this one is a copy of, whose marks serve here as well.
+        It may be taken back by its last ``length`` tokens. Then ``keep`` marks stay: 1 for going back within the latest
+        pass. Those of the ``original`` that it is a copy of serve here as well.
         """
-        self.length = length
+        self.length = length  # with the tokens of a pass that has been marked and perhaps not run
         self._cache = cache
         self._keep = keep
-        self._origin = [None if at is None else at - length for at in offsets(cache)]
+        positions = [getattr(leaf, "offset", None) for leaf in flatten(cache)]  # which some do not count
+        self._origin = [at - length if isinstance(at, int) else None for at in positions]
         self._marks: list[_Mark] = [] if original is None else list(original._marks)
-        self._entries: list[Any] = []
-        self._leaves: list[Any] = []
-        self._windows: list[int] = []  # places of leaves that drop tokens
-        self._others: list[int] = []  # places of other leaves that may not be trimmable
+        self._entries: list[Any] | None = None
         self._look_up()
 
     @mirrored
@@ -143,6 +131,7 @@ class Checkpoints(Spread):
             self._entries = list(self._cache)
             self._leaves = flatten(self._entries)
             places = [place for place, leaf in enumerate(self._leaves) if type(leaf) not in _ALWAYS_TRIMMABLE]
+            # Those that drop tokens, and others that may not be trimmable.
             self._windows = [place for place in places if isinstance(self._leaves[place], windows.WINDOWS)]
             self._others = [place for place in places if place not in self._windows]
 

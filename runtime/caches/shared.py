@@ -67,13 +67,12 @@ def _reads_rows_apart(model: Any, cache: Sequence[Any]) -> bool:
     masks in the wrong place do not fit by accident.
     """
     tokens = mx.arange(3 * _TRIED).reshape(_TRIED, 3) % 8
-    found = []
+    found = list[list[mx.array]]()
     for width in (3, 1):
         caches = BatchCache(cache, 3, list(range(1, _TRIED + 1)))
-        caches.mark()
         caches.begin([width] + [1] * (_TRIED - 1))
         forward(model, tokens[:, :width], caches)
-        found.append(caches.first_states())
+        found.append([state for states in caches.recurrent[:1] for state in states.arrays()])
     return all(
         bool(mx.abs(one[1:] - other[1:]).max() <= _ROUNDING * mx.abs(other[1:]).max())
         for one, other in zip(*found, strict=True)
@@ -81,12 +80,7 @@ def _reads_rows_apart(model: Any, cache: Sequence[Any]) -> bool:
 
 
 class BatchCache(Spread):
-    """The caches of a model for the rows of a batch.
-
-    Attributes:
-        entries: What the model takes as its cache.
-        lengths: Tokens that each row holds, with those of a pass that has begun.
-    """
+    """The caches of a model for the rows of a batch; ``entries`` are what the model takes as its cache."""
 
     @mirrored
     def __init__(self, like: Sequence[Any], width: int, lengths: Sequence[int] = ()) -> None:
@@ -94,27 +88,23 @@ class BatchCache(Spread):
 
         There are no rows, or empty ones that say that they have these ``lengths``.
         """
-        self.lengths = list(lengths)
+        self.lengths = list(lengths)  # tokens of each row, with those of a pass that has begun
         self._marked = list(lengths)  # at the mark
         self._layouts: dict[tuple[int, int], _Layout] = {}
-        self._recurrent: list[_RecurrentRows] = []
+        self.recurrent: list[_RecurrentRows] = []
 
         def rows_like(entry: Any) -> Any:
             if hasattr(entry, "caches"):
                 return CacheList(*map(rows_like, entry.caches))
             if type(entry) is ArraysCache:
-                self._recurrent.append(_RecurrentRows(len(entry.cache)))
-                return self._recurrent[-1]
+                self.recurrent.append(_RecurrentRows(len(entry.cache)))
+                return self.recurrent[-1]
             window, keep = getattr(entry, "max_size", 0), getattr(entry, "keep", 0)
             layout = self._layouts.setdefault((window, keep), _Layout(window, keep, width))
             return _AttentionRows(layout)
 
         self.entries = [rows_like(entry) for entry in like]
         self._leaves = flatten(self.entries)
-
-    def first_states(self) -> list[mx.array]:
-        """The states of the first recurrent layer; none without one."""
-        return self._recurrent[0].arrays() if self._recurrent else []
 
     @mirrored
     def join(self, cache: Sequence[Any], length: int) -> None:
@@ -149,19 +139,19 @@ class BatchCache(Spread):
         self._marked = [
             now if at else before for at, now, before in zip(marked, self.lengths, self._marked, strict=True)
         ]
-        for states in self._recurrent:
+        for states in self.recurrent:
             states.mark(marked)
 
     def returnable(self, row: int) -> int:
         """The most tokens to which a row can be taken back that rejects some of the latest ones."""
-        return self._marked[row] if self._recurrent else self.lengths[row]
+        return self._marked[row] if self.recurrent else self.lengths[row]
 
     @mirrored
     def begin(self, counts: Sequence[int]) -> None:
         """Prepare for a pass in which each row feeds as many tokens as ``counts`` says, and padding after them."""
         for layout in self._layouts.values():
             layout.begin(self.lengths, max(counts))
-        for states in self._recurrent:
+        for states in self.recurrent:
             states.begin(counts)
         self.lengths = [length + count for length, count in zip(self.lengths, counts, strict=True)]
 
@@ -172,9 +162,9 @@ class BatchCache(Spread):
 
     def _take_back(self, lengths: Mapping[int, int]) -> None:
         longer = {row: length for row, length in lengths.items() if length < self.lengths[row]}
-        if longer and self._recurrent:
+        if longer and self.recurrent:
             longer = {row: self._marked[row] for row in longer}
-            for states in self._recurrent:
+            for states in self.recurrent:
                 states.restore([row in longer for row in range(len(self.lengths))])
         for row, length in longer.items():
             self.lengths[row] = length
@@ -333,7 +323,9 @@ class _RecurrentRows(ArraysCache):  # type: ignore[misc]  # mlx-lm has no types
         order = mx.array([last if at == row else at for at in range(last)], dtype=mx.int32)
         single.cache = [None if each is None else mx.contiguous(each[row : row + 1]) for each in self.cache]
         mx.eval([each for each in single.cache if each is not None])
-        self.cache, self._marked = _rows(self.cache, order), _rows(self._marked, order)
+        self.cache, self._marked = (
+            [None if each is None else each[order] for each in states] for states in (self.cache, self._marked)
+        )
         self.lengths = None
 
     def mark(self, rows: Sequence[bool]) -> None:
@@ -352,10 +344,6 @@ class _RecurrentRows(ArraysCache):  # type: ignore[misc]  # mlx-lm has no types
         return [each for each in self.cache if each is not None]
 
 
-def _rows(states: Sequence[mx.array | None], order: mx.array) -> list[mx.array | None]:
-    return [None if each is None else each[order] for each in states]
-
-
 def _mixed(
     states: Sequence[mx.array | None], others: Sequence[mx.array | None], rows: Sequence[bool]
 ) -> list[mx.array | None]:
@@ -363,20 +351,23 @@ def _mixed(
     from_others = mx.array(list(rows))
 
     def mixed(one: mx.array | None, other: mx.array | None) -> mx.array | None:
-        known = other if one is None else one
-        if known is None:
+        if (pair := _filled(one, len(rows), other, len(rows))) is None:
             return None
-        one, other = (mx.zeros_like(known) if each is None else each for each in (one, other))
-        return mx.where(from_others.reshape(-1, *[1] * (known.ndim - 1)), other, one)
+        return mx.where(from_others.reshape(-1, *[1] * (pair[0].ndim - 1)), pair[1], pair[0])
 
     return [mixed(one, other) for one, other in zip(states, others, strict=True)]
 
 
 def _joined(all_: mx.array | None, one: mx.array | None, rows: int) -> mx.array | None:
-    """The states of ``rows`` rows and one more; a state that nothing has been fed to yet is zero."""
-    known = one if all_ is None else all_
+    """The states of ``rows`` rows and one more."""
+    pair = _filled(all_, rows, one, 1)
+    return None if pair is None else mx.concatenate(pair)
+
+
+def _filled(one: mx.array | None, rows: int, other: mx.array | None, others: int) -> list[mx.array] | None:
+    """Two states, of so many rows; one that nothing has been fed to yet is zero, and both are None."""
+    known = other if one is None else one
     if known is None:
         return None
-    shape = known.shape[1:]
-    before = mx.zeros((rows, *shape), known.dtype) if all_ is None else all_
-    return mx.concatenate([before, mx.zeros((1, *shape), known.dtype) if one is None else one])
+    sized = ((one, rows), (other, others))
+    return [mx.zeros((count, *known.shape[1:]), known.dtype) if each is None else each for each, count in sized]

@@ -32,6 +32,8 @@ class SharedTexts:
     def begin(self, drafted_for: Collection[TextCache]) -> None:
         """Begin a round of drafts for these texts."""
         for member in list(self._members):
+            if member.shared is None:
+                continue  # dropped with one that could not leave
             self._unused[member] = 0 if member in drafted_for else self._unused[member] + 1
             if self._unused[member] > _UNUSED:
                 self.leave(member, returnable=True)

@@ -18,20 +18,18 @@ KEPT_MARKS = 4  # places before the frontier where a text can be taken up again 
 class TextCache:
     """The cache of a model, of any kind, for one text after the other.
 
-    Attributes:
-        model: An mlx-lm model.
-        tokens: What the cache is known to hold. The owner adds what it has fed, since the ids of a chain of drafts are
-            known only once it is evaluated.
-        sure: Leading tokens that are known to be those of the text that is followed. The owner lowers it where the text
-            changes.
-        passes: Passes with logits so far, each for a draft token.
-        shared: The `SharedTexts` of which this one is a row, None while it holds its tokens itself.
+    ``tokens`` are what it is known to hold. The owner adds what it has fed, since the ids of a chain of drafts are
+    known only once it is evaluated.
     """
 
+    tokens: list[int]
+
     def __init__(self, model: Any) -> None:
-        """Begin with an empty cache."""
-        self.model, self.passes, self.sure = model, 0, 0
-        self.shared: Any = None
+        """Begin with an empty cache of ``model``, an mlx-lm model."""
+        self.model = model
+        self.passes = 0  # with logits so far, each for a draft token
+        self.sure = 0  # leading tokens known to be those of the text; the owner lowers it where the text changes
+        self.shared: Any = None  # the `SharedTexts` of which this one is a row
         self.forget()
 
     def unfed(self, text: Sequence[int], last: int = 1, at_once: int = AT_ONCE) -> list[int]:

@@ -20,12 +20,6 @@ class AnswerText:
 
     A character whose bytes are incomplete is held back until the next token, and so is what may be the beginning of a
     stop string. Tokenizers whose tokens do not make a text by their bytes alone are read by mlx-lm's detokenizer.
-
-    Attributes:
-        written: Characters so far, including those that are held back.
-        certain: Characters that were returned.
-        end: "stop" or "length", as mlx-lm has it; None as long as the answer goes on.
-        stopped_by: The stop string that ended it; empty if none did.
     """
 
     def __init__(
@@ -45,9 +39,9 @@ class AnswerText:
         begins every text with a space. With ``reasoning``, stop strings do not end what the model thinks before it
         answers; it ``thinks`` from the beginning if the prompt ends in the marker of that.
         """
-        self.written = self.certain = 0
-        self.end: str | None = None
-        self.stopped_by = ""
+        self.written = self.certain = 0  # characters so far, and those that are not held back
+        self.end: str | None = None  # "stop" or "length", as mlx-lm has it; None as long as the answer goes on
+        self.stopped_by = ""  # the stop string that ended it
         self._stop_tokens, self._max_tokens, self._count = stop_tokens, max_tokens, 0
         self._tokens = _with_token_bytes(tokenizer)
         self._tokenizer, self._detokenizer = tokenizer, tokenizer.detokenizer
@@ -72,10 +66,8 @@ class AnswerText:
         """The text that these tokens would add, without incomplete characters."""
         if self._tokens is None:
             return str(self._tokenizer.decode(list(tokens)))
-        state = self._decoder.getstate()
-        text = self._decoder.decode(b"".join(map(self._tokens.shown_bytes_of, tokens)), final=True)
-        self._decoder.setstate(state)
-        return text.replace("\ufffd", "")
+        pending = self._decoder.getstate()[0]
+        return (pending + b"".join(map(self._tokens.shown_bytes_of, tokens))).decode(errors="ignore")
 
     def finish(self) -> str:
         """The text that was held back."""

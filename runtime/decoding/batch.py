@@ -22,18 +22,14 @@ from spectool.runtime.policy.policy import Policy
 
 @dataclass
 class BatchResponse:
-    """The texts of several prompts.
+    """The texts of several prompts, in their order.
 
-    Attributes:
-        texts: One for each prompt, in their order.
-        tokens: Their token ids, with the one that ended the text.
-        drafting: The statistics of each.
-        caches: The prompt cache of each, which holds its prompt and all its tokens but the last one; None where it was
-            not asked for, or cannot be used further.
+    The prompt cache of each holds its prompt and all its tokens but the last one; it is None where it was not asked
+    for, or cannot be used further.
     """
 
     texts: list[str]
-    tokens: list[list[int]]
+    tokens: list[list[int]]  # with the one that ended the text
     drafting: list[DraftStatistics]
     caches: list[list[Any] | None]
 
@@ -82,16 +78,14 @@ def batch_generate(
         **kwargs: Further options of `generate_step`, for every text, such as ``sampler`` and ``logits_processors``.
 
     Raises:
-        RuntimeUnsupported: A number of lengths, seeds or caches is not that of the prompts, or `generate_step` would
-            raise it.
+        RuntimeUnsupported: As in `generate_step`, or a number of lengths, seeds or caches is not that of the prompts.
     """
     if not isinstance(tokenizer, TokenizerWrapper):
         tokenizer = TokenizerWrapper(tokenizer)
     require_grammar(kwargs.get("grammar"), tokenizer)
     count = len(prompts)
     limits = [max_tokens] * count if isinstance(max_tokens, int) else max_tokens
-    given = {"max_tokens": limits, "seeds": seeds, "prompt_caches": prompt_caches}
-    for name, values in given.items():
+    for name, values in (("max_tokens", limits), ("seeds", seeds), ("prompt_caches", prompt_caches)):
         if values is not None and len(values) != count:
             raise RuntimeUnsupported(f"{name}: expected one for each of {count} prompts, got {len(values)}")
     entries = [id(entry) for cache in prompt_caches or () for entry in cache]
@@ -133,13 +127,12 @@ def batch_generate(
                         made.tokens[place].append(token)
                         made.texts[place] += texts[place].add(token)
                         if texts[place].end is not None:
+                            kept = loop.remove(text)
+                            del places[text]
+                            forks[place] = None  # with what its draft model has read
+                            if return_prompt_caches and kept is not None:
+                                made.caches[place] = text.cache
                             break
-                    if texts[place].end is not None:
-                        kept = loop.remove(text)
-                        del places[text]
-                        forks[place] = None  # with what its draft model has read
-                        if return_prompt_caches and kept is not None:
-                            made.caches[place] = text.cache
     finally:
         for text in places:
             loop.remove(text)

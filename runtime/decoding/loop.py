@@ -7,9 +7,7 @@
                 right); what was rejected is taken out of the caches, and policy and drafters learn
 
 Every committed token is a choice that the target made after the true text, so a drafter changes the speed and nothing
-else. With a sampler this is exact-match verification: each position is sampled on its own, and its sample is committed
-whether or not the draft had guessed it. Where the sampler states its distribution, drafts that were drawn are verified
-by rejection sampling instead, which keeps the distribution and accepts more of them (docs/sampling.md).
+else. `sampling.verification` says how choices are made where a sampler draws them.
 
 While one pass runs, the host works on what the one before it gave:
 
@@ -23,8 +21,10 @@ cannot share passes, after all others have ended.
 Source: Leviathan et al. 2023, Fast Inference from Transformers via Speculative Decoding.
 """
 
+import math
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -32,18 +32,15 @@ import mlx.core as mx
 
 from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.caches.shared import BatchCache, kind_of
-from spectool.runtime.decoding.proposing import Decision, plain, propose
-from spectool.runtime.decoding.text import Commit, Pass, Text
+from spectool.runtime.decoding.proposing import Decision, propose
+from spectool.runtime.decoding.text import WIDTH, Commit, Pass, Text
 from spectool.runtime.drafters.drafter import NOTHING, Proposal
 from spectool.runtime.drafters.together import DraftPasses
 from spectool.runtime.groups.rank_0 import forward
-from spectool.runtime.mlx_lm_compat import generation_stream
 from spectool.runtime.policy.costs import known_costs
-from spectool.runtime.policy.policy import Policy
-from spectool.runtime.settings import MAX_DRAFT_TOKENS
+from spectool.runtime.policy.policy import Choice, Policy
 
 CLEAR_EVERY = 256  # passes between two mx.clear_cache(), as in mlx-lm
-_WIDTH = 2 * MAX_DRAFT_TOKENS + 2  # tokens of a row in one shared pass: drafts, and what is fed again
 _SMALLEST_PIECE = 16  # tokens of a prompt, however long they take: fewer take hardly less time
 
 
@@ -54,14 +51,14 @@ class Step(NamedTuple):
     gained: Commit | Exception
 
 
+@dataclass(slots=True)
 class _Launched:
-    """A text in a pass that is under way, which gives its logits [drafts + 1, vocabulary]."""
+    """A text in a pass that is under way."""
 
-    __slots__ = ("chosen", "logits", "proposal", "text")
-
-    def __init__(self, text: Text, proposal: Proposal, logits: mx.array) -> None:
-        self.text, self.proposal, self.logits = text, proposal, logits
-        self.chosen: Pass | Exception | None = None  # or why nothing is chosen
+    text: Text
+    proposal: Proposal
+    logits: mx.array  # [drafts + 1, vocabulary]
+    chosen: Pass | Exception | None = None  # or why nothing is chosen
 
     def choose(self) -> None:
         """Choose tokens, unless they are chosen; lazy."""
@@ -89,21 +86,10 @@ class _Flight(NamedTuple):
 
 
 class Loop:
-    """Texts of one model that are written together.
-
-    Attributes:
-        rows: Texts that may be written at the same time.
-        policy: Chooses the drafts where texts share a pass.
-    """
+    """Texts of one model that are written together."""
 
     def __init__(
-        self,
-        model: Any,
-        rows: int,
-        policy: Policy,
-        *,
-        stream: Any = None,
-        reading_passes: float | None = None,
+        self, model: Any, rows: int, policy: Policy, *, stream: Any, reading_passes: float | None = None
     ) -> None:
         """Write up to ``rows`` texts at a time on ``stream``, with drafts as ``policy`` chooses.
 
@@ -116,8 +102,7 @@ class Loop:
         """
         costs = known_costs(model) if rows > 1 else None
         self.rows, self.policy = 1 if costs is not None and costs.exact else rows, policy
-        self._model = model
-        self._stream = generation_stream if stream is None else stream
+        self._model, self._stream = model, stream
         self._reading: list[Text] = []
         self._own: list[Text] = []  # their prompts are read, and their caches are their own
         self._shared: list[Text] = []  # in the order of the rows of the shared caches
@@ -136,9 +121,8 @@ class Loop:
 
     def accepts(self, cache: list[Any]) -> bool:
         """Whether a text with this cache can be added now."""
-        if not len(self):
-            return True
-        return len(self) < self.rows and self._kind is not None and kind_of(self._model, cache) == self._kind
+        fits = len(self) < self.rows and self._kind is not None
+        return not len(self) or (fits and kind_of(self._model, cache) == self._kind)
 
     def add(self, text: Text) -> None:
         """Add a text that `accepts` has let through."""
@@ -193,7 +177,7 @@ class Loop:
                 self._own.append(text)
             return False
         if self._caches is None:
-            self._caches = BatchCache(writing[0].cache, _WIDTH)
+            self._caches = BatchCache(writing[0].cache, WIDTH)
         for text in [text for text in writing if text in self._own]:
             fed = text.cached_after_commit - len(text.refeed)
             held = max(lengths(text.cache), default=fed)
@@ -211,7 +195,7 @@ class Loop:
         began = perf_counter()
         decisions, now = propose([text], text.policy, self._drafts.draft), perf_counter()
         try:
-            logits = text.own.launch(_array([text.feed()]))
+            logits = text.own.launch(mx.array([text.feed()], dtype=mx.int32))
         except Exception as error:
             return [_failed(text, error)]
         launched = _Launched(text, text.proposal, logits[0, len(text.refeed) :])
@@ -223,12 +207,13 @@ class Loop:
         """Begin a pass over all texts that share their caches."""
         assert self._caches is not None
         began, texts = perf_counter(), self._shared
-        decisions, now = propose(texts, self.policy, self._drafts.draft, _WIDTH), perf_counter()
+        decisions, now = propose(texts, self.policy, self._drafts.draft, WIDTH), perf_counter()
         counts = [len(text.feed()) for text in texts]
         self._caches.mark()
         self._caches.begin(counts)
-        inputs = _array([text.inputs + [0] * (max(counts) - len(text.inputs)) for text in texts])
-        logits, launched = forward(self._model, inputs, self._caches), list[_Launched]()
+        inputs = [text.inputs + [0] * (max(counts) - len(text.inputs)) for text in texts]
+        logits = forward(self._model, mx.array(inputs, dtype=mx.int32), self._caches)
+        launched = list[_Launched]()
         for at, text in enumerate(texts):
             launched.append(_Launched(text, text.proposal, logits[at, len(text.refeed) : counts[at]]))
             launched[-1].choose()
@@ -256,7 +241,8 @@ class Loop:
         else:
             ahead.choose()
             mx.async_eval(ahead.arrays())  # type: ignore[no-untyped-call]
-        self._flights.append(_Flight([ahead], [plain(text)], 0, now))
+        without_drafts = Choice([text.drafters], [NOTHING], rests=True)
+        self._flights.append(_Flight([ahead], [Decision(text.policy, without_drafts, [text])], 0, now))
 
     def _read(self) -> list[Step]:
         """Wait for the oldest pass that is under way, and commit to each text what it accepted."""
@@ -325,9 +311,12 @@ class Loop:
     def _read_prompt(self) -> list[Step]:
         """Read a piece of the prompt that has least left."""
         text = min(self._reading, key=lambda text: text.unread)
-        text.piece, before, began = self._piece(text), text.unread, perf_counter()
+        most, before, began = text.settings.prefill_step_size, text.unread, perf_counter()
+        if self._reading_passes is not None and (self._own or self._shared):
+            seconds = self._reading_passes * self._pass_seconds
+            most = min(most, max(_SMALLEST_PIECE, int(seconds / (self._token_seconds or math.inf))))
         try:
-            text.read_piece()
+            text.read_piece(most)
         except Exception as error:
             return [_failed(text, error)]
         if before - text.unread >= _SMALLEST_PIECE:
@@ -336,15 +325,6 @@ class Loop:
             self._reading.remove(text)
             self._own.append(text)
         return []
-
-    def _piece(self, text: Text) -> int:
-        """Tokens of a prompt to read next: while others write, no more than a few of their passes take."""
-        whole = text.settings.prefill_step_size
-        if self._reading_passes is None or not (self._own or self._shared):
-            return whole
-        seconds = self._reading_passes * self._pass_seconds
-        affordable = int(seconds / self._token_seconds) if self._token_seconds else 0
-        return min(whole, max(_SMALLEST_PIECE, affordable))
 
     def _take_out(self, text: Text, fed: int, spare: int = 0) -> None:
         """Move a text's part of the shared caches, its first ``fed`` tokens, back into its own cache."""
@@ -366,7 +346,3 @@ def _failed(text: Text, error: Exception) -> Step:
     """The end of a text, which has no part in further passes."""
     text.ended, text.gained = True, ()
     return Step(text, error)
-
-
-def _array(tokens: list[list[int]]) -> mx.array:
-    return mx.array(tokens, dtype=mx.int32)

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from spectool.runtime.decoding.text import Text
-from spectool.runtime.drafters.drafter import NOTHING
 from spectool.runtime.drafters.drafter_slot import TextDrafters
 from spectool.runtime.policy.models import Draft
 from spectool.runtime.policy.policy import Choice, Policy
@@ -24,35 +23,29 @@ class Decision(NamedTuple):
 
 
 def propose(texts: Sequence[Text], policy: Policy, draft: Draft, width: int = sys.maxsize) -> list[Decision]:
-    """Give each text its proposal for a pass that they share, and return what was decided about it.
+    """Give each text its proposal for a pass over at most ``width`` tokens of each; return what was decided about it.
 
-    A text with a policy of its own, such as a fixed length, is asked first, as if it were alone. The pass has its rows
-    in any case.
-
-    Args:
-        texts: The texts.
-        policy: Chooses for all texts that have no other.
-        draft: Asks draft models.
-        width: Tokens of a text that the pass can have.
+    A text with another policy than ``policy``, such as a fixed length, is asked first, as if it were alone. The pass
+    has its rows in any case. ``draft`` asks draft models.
     """
     rows = refed = 0  # of texts that are not asked together, and fed again in those that are
     decisions: list[Decision] = []
     asked: list[Text] = []
-    drafters: list[tuple[TextDrafters, int]] = []
+    drafters: list[tuple[TextDrafters, int]] = []  # theirs, and the most tokens that each can propose
     for text in texts:
         again = len(text.refeed)
         limit = max(0, min(text.most_drafts(), width - 1 - again))
-        forced = None if text.constraint is None else text.forced(limit)
-        if forced is None and text.policy is policy:
+        proposal = None if text.constraint is None else text.forced(limit)
+        if proposal is None and text.policy is policy:
             refed = max(refed, again)
             asked.append(text)
             drafters.append((text.drafters, limit))
             continue
-        if forced is None:
+        if proposal is None:
             choice = text.policy.choose([(text.drafters, limit)], refed=again)
             decisions.append(Decision(text.policy, choice, [text]))
-            forced = text.allowed(choice.proposal)
-        text.proposal, rows = forced, max(rows, again + len(forced.tokens))
+            proposal = text.allowed(choice.proposal)
+        text.proposal, rows = proposal, max(rows, again + len(proposal.tokens))
     if asked:
         least = max(0, rows - refed)
         choice = policy.choose(drafters, together=len(texts), refed=refed, least=least, draft=draft)
@@ -60,8 +53,3 @@ def propose(texts: Sequence[Text], policy: Policy, draft: Draft, width: int = sy
         for text, proposal in zip(asked, choice.proposals, strict=True):
             text.proposal = text.allowed(proposal)
     return decisions
-
-
-def plain(text: Text) -> Decision:
-    """The decision that a text goes without drafts."""
-    return Decision(text.policy, Choice([text.drafters], [NOTHING], rests=True), [text])

@@ -38,11 +38,7 @@ class DraftStatistics:
     policy: "Policy | None" = field(default=None, compare=False)
 
     def __repr__(self) -> str:
-        """A line such as this one.
-
-        >>> DraftStatistics(passes=12, tokens=24, proposed=30, accepted=12)
-        <DraftStatistics: 24 tokens in 12 passes (2.00 per pass), 12 of 30 draft tokens accepted>
-        """
+        """Such as ``<DraftStatistics: 24 tokens in 12 passes (2.00 per pass), 12 of 30 draft tokens accepted>``."""
         return (
             f"<DraftStatistics: {self.tokens} tokens in {self.passes} passes ({self.tokens_per_pass:.2f} per pass), "
             f"{self.accepted} of {self.proposed} draft tokens accepted>"

@@ -115,12 +115,10 @@ def stream_generate(
         # Closed before the wired limit is restored, and as soon as the reader stops: the caches are consistent at once,
         # not when the garbage collector gets there.
         with closing(steps):
-            began = time.perf_counter()
-            prompt_seconds = 0.0
+            began, prompt_seconds = time.perf_counter(), 0.0
             for count, (token, logprobs, from_draft) in enumerate(steps, 1):
                 if count == 1:
-                    prompt_seconds = time.perf_counter() - began
-                    began = time.perf_counter()
+                    began, prompt_seconds = time.perf_counter(), time.perf_counter() - began
                 yield GenerationResponse(
                     text=text.add(token),
                     token=token,

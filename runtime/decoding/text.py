@@ -27,6 +27,8 @@ from spectool.runtime.sampling.token_ids import require_tokens, token_ids, vocab
 from spectool.runtime.sampling.verification import choose, draw_for, evaluated
 from spectool.runtime.settings import MAX_DRAFT_TOKENS
 
+WIDTH = 2 * MAX_DRAFT_TOKENS + 2  # tokens of a row in one shared pass: drafts, and what is fed again
+
 
 class Pass(NamedTuple):
     """A pass of the target over one text; lazy."""
@@ -44,37 +46,7 @@ class Commit(NamedTuple):
 
 
 class Text:
-    """A text that is written after a prompt.
-
-    Attributes:
-        prompt: Token ids, at least one.
-        cached: Token ids that the prompt cache held before it.
-        settings: How it is written.
-        own: Its cache, which holds nothing while the text is in shared caches.
-        constraint: Which tokens may follow; None for all.
-        randomness: Random state of the text, to be entered whenever something is drawn.
-        drafters: Propose draft tokens.
-        policy: Chooses among their proposals.
-        longest_pass: Draft tokens, and those fed again, that a pass has at most where it need not have more.
-        statistics: Passes are added as they are committed, tokens as they are yielded.
-        processors: Change the logits of a position.
-        may_run_ahead: Whether a pass may begin before the token of the one before it is known.
-        unread: Tokens of the prompt to be read.
-        piece: How many of them are read next.
-        prompt_read: Whether the cache holds the prompt but for its last token.
-        noted: Tokens of it that stay in the cache if the text is closed before.
-        origin: Tokens in the cache before those of this text.
-        last: The last committed token, which the next pass feeds.
-        refeed: Committed tokens that the next pass feeds again, before the last one.
-        proposal: Draft tokens for the next pass.
-        inputs: Tokens that the latest pass has fed.
-        gained: Tokens that the latest pass has committed; none once the text has failed or is closed.
-        committed: Number of tokens committed so far.
-        yielded: Of these, how many the caller has got.
-        ended: Whether the text is complete, or has failed.
-        closed: Whether it has been closed.
-        unrewindable_at: Yielded tokens at which the token that was fed ahead cannot be taken out.
-    """
+    """A text that is written after a prompt."""
 
     def __init__(
         self, model: Any, cache: list[Any], prompt: Sequence[int], settings: GenerationSettings, policy: Policy
@@ -86,16 +58,16 @@ class Text:
                 prompt, the cached tokens or a logit bias.
         """
         self.prompt, self.settings, self.policy = prompt, settings, policy
-        self.cached = token_ids(settings.cached_tokens)
+        self._cached = token_ids(settings.cached_tokens)
         self.processors = tuple(settings.logits_processors or ())
         self._vocabulary = vocabulary = vocabulary_size(model)
         require_tokens("prompt", prompt, vocabulary)
-        require_tokens("cached_tokens", self.cached, vocabulary)
+        require_tokens("cached_tokens", self._cached, vocabulary)
         for processor in self.processors:
             if isinstance(processor, LogitBias):
                 require_tokens("logit_bias", processor.tokens, vocabulary)
         self.constraint = None if settings.grammar is None else settings.grammar.constraint(vocabulary)
-        self.randomness = Randomness(settings.seed)
+        self.randomness = Randomness(settings.seed)  # to be entered whenever something is drawn
         self.statistics = DraftStatistics() if settings.statistics is None else settings.statistics
         self.statistics.policy = policy if policy.is_automatic else None
         draw = draw_for(settings.verify, settings.sampler, self.processors, vocabulary)
@@ -106,23 +78,28 @@ class Text:
         self.drafters = TextDrafters(
             [DrafterSlot(each, self.statistics.failures, draw, vocabulary, self.randomness) for each in given]
         )
-        self.longest_pass = min(MAX_DRAFT_TOKENS, policy.longest) if policy.is_automatic else MAX_DRAFT_TOKENS
+        # Drafts, and tokens fed again, that a pass has at most where it need not have more.
+        self._longest_pass = min(MAX_DRAFT_TOKENS, policy.longest) if policy.is_automatic else MAX_DRAFT_TOKENS
         self._forces = self.constraint is not None and drafts
         self._max_tokens = settings.max_tokens if settings.max_tokens >= 0 else sys.maxsize
         self._stops = frozenset(token_ids(settings.stop_tokens))
         # All committed tokens, where processors read them.
-        self._history = mx.array([*self.cached, *prompt], dtype=mx.int32) if self.processors else None
-        quantised = settings.kv_bits, settings.kv_group_size, settings.quantized_kv_start
-        self.own = OwnCache(model, cache, quantised)
+        self._history = mx.array([*self._cached, *prompt], dtype=mx.int32) if self.processors else None
+        self.own = OwnCache(model, cache, (settings.kv_bits, settings.kv_group_size, settings.quantized_kv_start))
         self.may_run_ahead = processes_of(model) == 1  # others have to be told what they are to compute
         self._exact_until = exact_until(model)
-        self.unread, self.piece, self.prompt_read = len(prompt) - 1, settings.prefill_step_size, False
-        self.noted = self.origin = 0
-        self.refeed, self.inputs = list[int](), list[int]()
-        self.proposal: Proposal = NOTHING
-        self.gained: Sequence[int] = ()
-        self.last, self.committed, self.yielded = prompt[-1], 0, 0
-        self.ended, self.closed, self.unrewindable_at = settings.max_tokens == 0, False, -1
+        self.unread = len(prompt) - 1  # tokens of the prompt to be read
+        self.prompt_read = False  # whether the cache holds the prompt but for its last token
+        self._noted = 0  # tokens of the prompt that stay in the cache if the text is closed before it is read
+        self.origin = 0  # tokens in the cache before those of this text
+        self.last = prompt[-1]  # committed token, which the next pass feeds
+        self.refeed = list[int]()  # committed tokens that the next pass feeds again, before the last one
+        self.proposal: Proposal = NOTHING  # drafts for the next pass
+        self.inputs = list[int]()  # what the latest pass has fed
+        self.gained: Sequence[int] = ()  # what it has committed; nothing once the text has failed or is closed
+        self._committed = self.yielded = 0  # tokens so far, and those of them that the caller has got
+        self.ended, self.closed = settings.max_tokens == 0, False  # complete or failed; of no further use to the loop
+        self.unrewindable_at = -1  # yielded tokens at which the token that was fed ahead cannot be taken out
 
     @property
     def cache(self) -> list[Any]:
@@ -132,44 +109,46 @@ class Text:
     @property
     def remaining(self) -> int:
         """Tokens that the next pass may commit in addition to one of the target's own."""
-        return self._max_tokens - self.committed - 1
+        return self._max_tokens - self._committed - 1
 
     @property
     def cached_if_closed(self) -> int:
         """Tokens that the cache holds, after those cached before, once the text ends here: all but the last one."""
-        return len(self.prompt) - 1 + self.yielded if self.prompt_read else self.noted
+        return len(self.prompt) - 1 + self.yielded if self.prompt_read else self._noted
 
     @property
     def cached_after_commit(self) -> int:
         """The same, once all that is committed is yielded."""
-        return len(self.prompt) - 1 + self.committed
+        return len(self.prompt) - 1 + self._committed
 
-    def read_piece(self) -> None:
-        """Feed a piece of the prompt, up to the next mark of the settings; the first pass feeds its last token."""
+    def read_piece(self, most: int) -> None:
+        """Feed up to ``most`` tokens of the prompt, or up to the next mark; the first pass feeds its last token."""
         whole, settings = len(self.prompt) - 1, self.settings
         if self.unread == whole:
             self.own.checkpoints.mark(whole, windows_too=True)
         fed = whole - self.unread
         ends = [mark for mark in settings.prompt_marks if fed < mark < whole] + [whole]
-        end = min(fed + self.piece, ends[0])
+        end = min(fed + most, ends[0])
         if end > fed:
             self.own.read(self.prompt[fed:end])
         self.unread = whole - end
         trims = trims_freely(self.cache)
         if settings.on_prompt is not None and (trims or end == ends[0]):
             settings.on_prompt(end)
-            self.noted = end if trims else 0
+            self._noted = end if trims else 0
         if end == whole:
             use_masks(self.cache, exact=True)
             self.prompt_read = True
             if not self.ended:
-                self.drafters.start([*self.cached, *self.prompt], afresh=settings.seed is not None)
+                self.drafters.start([*self._cached, *self.prompt], afresh=settings.seed is not None)
 
     def most_drafts(self) -> int:
         """Maximum number of draft tokens that the next pass can verify."""
         settings, refed, most = self.settings, len(self.refeed), self.remaining
         if refed:  # a pass without drafts takes in all that is fed again, and the next one is short again
-            most = min(most, self.longest_pass - refed)
+            most = min(most, self._longest_pass - refed)
+        if settings.seed is not None and settings.sampler is not None:  # what it draws must not depend on other texts
+            most = min(most, WIDTH - 1 - refed)
         if self._exact_until is not None:
             most = min(most, self._exact_until - self._held() - refed - 1)
         if settings.kv_bits and (held := self._held()) < settings.quantized_kv_start:
@@ -204,7 +183,7 @@ class Text:
 
     def forced(self, limit: int) -> Proposal | None:
         """Tokens that the grammar forces, and what look-ups expect after them; None where the target has a choice."""
-        most = min(limit, self.longest_pass)
+        most = min(limit, self._longest_pass)
         forced = self.constraint.forced(most) if self.constraint is not None and self._forces else []
         if not forced:
             return None
@@ -264,8 +243,8 @@ class Text:
         right = min(accepted_length(draft, choices), len(choices) - 1)
         end = next((at for at, token in enumerate(choices[:right]) if token in self._stops), right)
         committed = tuple(choices[: end + 1])
-        self.last, self.committed = committed[-1], self.committed + len(committed)
-        self.ended = self.last in self._stops or self.committed >= self._max_tokens
+        self.last, self._committed = committed[-1], self._committed + len(committed)
+        self.ended = self.last in self._stops or self._committed >= self._max_tokens
         if self.constraint is not None:
             self.constraint.commit(committed)
         if self._history is not None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 import mlx.core as mx
 
 from spectool.runtime.drafters.drafting import Drafting
-from spectool.runtime.sampling.samplers import confidence
 
 
 def most_probable(logits: mx.array) -> mx.array:
@@ -45,7 +44,8 @@ def draft_chain(
             break
         feed = chosen.astype(mx.int32)
         tokens.append(feed)
-        highest.append(confidence(logits[0]))
+        scores = logits[0].astype(mx.float32)
+        highest.append(mx.max(scores) - mx.logsumexp(scores))
         likely = likely + highest[-1]
         if least > -math.inf:
             yield [feed, likely]

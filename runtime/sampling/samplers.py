@@ -38,26 +38,16 @@ class Sampling:
     """A sampler like those of mlx-lm's ``make_sampler``, whose distribution is known.
 
     All settings are checked when it is made, and a wrong one raises `WrongSetting`.
-
-    Attributes:
-        temp: Temperature; 0 takes the most probable token, and the other settings do not matter.
-        top_p: Most probable tokens up to this mass; 1 for all, 0 for the first of them, as with a ``temp`` of 0.
-        min_p: Least probability, as a share of the best token's; 0 for all.
-        min_tokens_to_keep: Keep at least this many tokens, even where ``min_p`` would not.
-        top_k: Keep this many most probable tokens; 0, or as many as the model has, for all.
-        xtc_probability: How often all tokens above the threshold but the least of them are left out.
-        xtc_threshold: Least probability of what is left out then, 0 to 0.5.
-        xtc_special_tokens: Token ids that are never left out then.
     """
 
-    temp: float = SAMPLER["temp"].default
-    top_p: float = SAMPLER["top_p"].default
-    min_p: float = SAMPLER["min_p"].default
-    min_tokens_to_keep: int = 1
-    top_k: int = 0
-    xtc_probability: float = SAMPLER["xtc_probability"].default
-    xtc_threshold: float = SAMPLER["xtc_threshold"].default
-    xtc_special_tokens: tuple[int, ...] = ()
+    temp: float = SAMPLER["temp"].default  # 0 takes the most probable token, whatever the others are
+    top_p: float = SAMPLER["top_p"].default  # mass of the most probable tokens that are kept; 0 for the first of them
+    min_p: float = SAMPLER["min_p"].default  # least probability, as a share of the best token's; 0 for all
+    min_tokens_to_keep: int = 1  # even where min_p would not
+    top_k: int = 0  # most probable tokens that are kept; 0, or as many as the model has, for all
+    xtc_probability: float = SAMPLER["xtc_probability"].default  # of leaving out all above the threshold but the least
+    xtc_threshold: float = SAMPLER["xtc_threshold"].default  # least probability of what is left out then, 0 to 0.5
+    xtc_special_tokens: tuple[int, ...] = ()  # ids that are never left out then
 
     def __post_init__(self) -> None:
         for name, setting in SAMPLER.items():
@@ -181,16 +171,11 @@ def _after(skip: int, processor: LogitsProcessor, tokens: mx.array, logits: mx.a
 
 
 def processed(logits: mx.array, processors: Sequence[LogitsProcessor], tokens: mx.array | None) -> mx.array:
-    """The logits as changed by the processors, position by position; lazy.
+    """Logits [rows, vocabulary] as changed by the processors in order, position by position; lazy.
 
-    Args:
-        logits: Shape [rows, vocabulary], one row for each position.
-        processors: Applied in order to the logits [1, vocabulary] of each row.
-        tokens: All tokens before the last row, shape [history + rows - 1]; None where there are no processors.
-
-    Returns:
-        Logits [positions, vocabulary] up to the first text that a processor refuses by raising, as grammars do. A
-        refusal of the first row is raised, since nothing but committed text goes before it.
+    ``tokens`` are all before the last row [history + rows - 1]; None where there are no processors. The rows end at the
+    first text that a processor refuses by raising, as grammars do. A refusal of the first one is raised, since nothing
+    but committed text goes before it.
     """
     if not processors or tokens is None:
         return logits
@@ -246,9 +231,3 @@ def _number(name: str, value: Any, setting: Setting, expected: str = "") -> Any:
         expected = expected or ("0 or " * setting.divisor + ("a whole number" if setting.whole else "a number"))
         raise WrongSetting(name, f"expected {expected} {bounds}, got {value!r}")
     return plain
-
-
-def confidence(logits: mx.array) -> mx.array:
-    """The log-probability [] of the most probable token, given logits [ids] of any type; lazy."""
-    scores = logits.astype(mx.float32)
-    return mx.max(scores) - mx.logsumexp(scores)

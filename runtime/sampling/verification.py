@@ -50,13 +50,10 @@ def choose(
 ) -> mx.array:
     """A token for each position [rows]; lazy.
 
-    Args:
-        logits: The target's [rows, vocabulary]; row ``i`` belongs to the position after ``i`` draft tokens.
-        logprobs: The same, normalised.
-        sampler: Draws from log-probabilities [1, vocabulary]; None takes the maximum.
-        draft: Draft tokens [rows - 1].
-        distribution: What leading drafts were drawn from [drawn, vocabulary]; the rest are guesses. None, or a sampler
-            that is no `Sampling`, means exact match.
+    Row ``i`` of the target's ``logits`` [rows, vocabulary], and of ``logprobs``, the same normalised, belongs to the
+    position after ``i`` tokens of the ``draft`` [rows - 1]. A ``sampler`` draws from log-probabilities [1, vocabulary];
+    None takes the maximum. Leading drafts were drawn from ``distribution`` [drawn, vocabulary], and the rest are
+    guesses. None, or a sampler that is no `Sampling`, means exact match.
     """
     if sampler is None:
         return mx.argmax(logprobs, axis=-1)
@@ -76,13 +73,10 @@ class Draw:
     vocabulary: int  # of the target
 
     def __call__(self, logits: mx.array, history: mx.array | None) -> tuple[mx.array, mx.array] | None:
-        """The next draft token [1] and the distribution it is drawn from, float32 [1, vocabulary]; lazy.
+        """The next draft token [1], one that the draft has, and what it is drawn from, float32 [1, vocabulary]; lazy.
 
-        None where a processor refuses the history by raising. The token is one that the draft has.
-
-        Args:
-            logits: The draft's, over target ids [1, ids]; -inf where the draft has no token. Missing ids count as -inf.
-            history: Target ids before it [tokens], for the processors.
+        ``logits`` are the draft's, over target ids [1, ids], -inf where it has no token; missing ids count as such.
+        ``history`` are the target ids before it [tokens]. None where a processor refuses these by raising.
         """
         # Processors may name any id of the target.
         logits = logits[:, : self.vocabulary]
@@ -110,11 +104,9 @@ def draw_for(
     """
     if verify not in (None, "exact", "rejection"):
         raise RuntimeUnsupported(f"verify: expected 'exact' or 'rejection', got {verify!r}")
-    if verify == "exact" or sampler is None:
+    if verify == "exact" or sampler is None or (verify is None and not isinstance(sampler, Sampling)):
         return None
     if not isinstance(sampler, Sampling):
-        if verify is None:
-            return None
         raise RuntimeUnsupported(
             f"verify='rejection': expected a sampler with a known distribution, got {sampler!r}. "
             "Pass spectool.runtime.Sampling(temp=…), or verify='exact'."

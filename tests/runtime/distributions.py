@@ -85,11 +85,7 @@ def joint(
 ) -> Floats:
     """Return the probability of each sequence of ``length`` tokens, shape [vocabulary] * length.
 
-    Args:
-        following: Logits after the tokens so far [vocabulary], processors applied.
-        sampling: The sampler.
-        vocabulary: Number of tokens.
-        length: Tokens.
+    ``following`` gives logits after the tokens so far [vocabulary], processors applied.
     """
     exact = np.ones((vocabulary,) * length)
     for size in range(length):
@@ -114,6 +110,21 @@ def follow(
                 changed = processor(mx.array([*prompt, *prefix]), changed)
             known[prefix] = np.array(changed[0], dtype=np.float64)
     return known.__getitem__
+
+
+def check_pairs(
+    name: str,
+    tokens: NDArray[Any],
+    model: Any,
+    prompt: Sequence[int],
+    sampling: Sampling,
+    processors: Sequence[LogitsProcessor] = (),
+) -> None:
+    """Compare every pair of tokens [draws, 3] with what a model of eight tokens draws after ``prompt``."""
+    exact = joint(follow(model, prompt, 8, processors), sampling, 8)
+    for left in range(3):
+        pair = [place for place in range(3) if place != left]
+        assert check(f"{name}, without {left}", tokens[:, pair], exact.sum(axis=left)) > FALSE_ALARM
 
 
 def check(name: str, tokens: NDArray[Any], exact: Floats) -> float:

@@ -4,12 +4,13 @@ import json
 import os
 import random
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 import pytest
-from mlx_lm.models.cache import KVCache, make_prompt_cache, save_prompt_cache
+from mlx_lm.models.cache import KVCache, QuantizedKVCache, make_prompt_cache, save_prompt_cache
 
 from spectool import RuntimeUnsupported, SpectoolError
 from spectool.runtime.decoding.generation import generate_step
@@ -86,14 +87,27 @@ def test_what_is_no_saved_prompt_of_this_model_is_refused(tmp_path: Path) -> Non
     pipe, weights, none = tmp_path / "pipe", tmp_path / "w.safetensors", tmp_path / "gone"
     os.mkfifo(pipe)
     model.save_weights(str(weights))
-    uneven = [KVCache(), KVCache()]
-    for layer, count in zip(uneven, (3, 5), strict=True):
-        layer.update_and_fetch(mx.zeros((1, 1, count, 32)), mx.zeros((1, 1, count, 32)))
-    save_prompt_cache(str(tmp_path / "uneven.safetensors"), uneven)
+
+    def damaged(name: str, kind: Callable[[], Any], counts: tuple[int, int], **attributes: Any) -> Path:
+        """A file whose layers hold numbers of tokens, the second one with other ``attributes``."""
+        layers = [kind(), kind()]
+        for layer, count in zip(layers, counts, strict=True):
+            layer.update_and_fetch(mx.zeros((1, 1, count, 32)), mx.zeros((1, 1, count, 32)))
+        vars(layers[1]).update(attributes)
+        save_prompt_cache(str(file := tmp_path / f"{name}.safetensors"), layers)
+        return file
+
     cases = (
         (path, tiny_model(), "other", "got one of m"),
         (path, tiny_model("qwen3_5"), "m", "expected a cache of this model"),
-        (tmp_path / "uneven.safetensors", model, "m", "hold 3 and 5 tokens"),
+        (damaged("uneven", KVCache, (3, 5)), model, "m", "hold 3 and 5 tokens"),
+        (
+            damaged("groups", lambda: QuantizedKVCache(32), (3, 3), group_size=0),
+            model,
+            "m",
+            "in groups of 0",
+        ),  # would end MLX
+        (damaged("short", KVCache, (3, 3), values=mx.zeros((1, 1, 32, 32))), model, "m", "different numbers of tokens"),
         (pipe, model, "m", "no regular file"),
         (none, model, "m", "no regular file"),
         (weights, model, "m", "expected a saved prompt"),

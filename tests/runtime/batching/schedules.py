@@ -14,7 +14,7 @@ from spectool.runtime.decoding.settings import GenerationSettings
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.policy.policy import Policy
 from spectool.tests.runtime.caches.holding import assert_holds
-from spectool.tests.runtime.decoding.test_lossless import compare
+from spectool.tests.runtime.decoding.test_lossless import TIE, compare
 
 STREAM = mx.default_stream(mx.default_device())
 
@@ -88,7 +88,7 @@ def advance(batch: Loop, got: dict[Any, list[int]]) -> None:
             assert batch.remove(text)
 
 
-def near_ties(model: Any, wanted: Sequence[Wanted], tolerance: float) -> int:
+def near_ties(model: Any, wanted: Sequence[Wanted]) -> int:
     """Compare every text with the same request alone; return the number of near-ties."""
     ties = 0
     for one in wanted:
@@ -98,7 +98,7 @@ def near_ties(model: Any, wanted: Sequence[Wanted], tolerance: float) -> int:
         options = {**one.options, "num_draft_tokens": 0}
         alone = generate_step(one.prompt, model, prompt_cache=cache, cached_tokens=one.held, **options)
         expected = [token for token, _, _ in alone][: one.leaves_after]
-        ties += compare(model, [*one.held, *one.prompt], expected, one.got, tolerance)
+        ties += compare(model, [*one.held, *one.prompt], expected, one.got, TIE[None])
     return ties
 
 
@@ -125,3 +125,21 @@ def schedule(
         leaves = rng.choice([None, None, rng.randint(1, most)])
         wanted.append(Wanted(prompt, options, rng.randint(0, 2 * count), leaves, held))
     return wanted
+
+
+def schedules(
+    model: Any, count: int, prepare: Callable[[random.Random, list[Wanted]], Any], vocabulary: int = 256, **options: Any
+) -> None:
+    """Compare random schedules with each text alone; ``prepare`` returns what makes the drafters of one."""
+    ties = shared = 0
+    for number in range(count):
+        seed = random.randrange(1 << 30)
+        print(f"schedule {number}: seed {seed}")
+        rng = random.Random(seed)
+        wanted = schedule(rng, rng.randint(3, 7), vocabulary, 80, 60, **options)
+        wanted[0].at = wanted[1].at = 0  # share passes for sure
+        make = prepare(rng, wanted)
+        shared += run(model, wanted, make, rows=rng.randint(2, 5)) > 1
+        ties += near_ties(model, wanted)
+    assert shared > count / 2
+    assert ties <= count

@@ -65,7 +65,6 @@ MAKES: dict[str, Any] = {
 @pytest.mark.parametrize("kind", list(MAKES))
 @pytest.mark.parametrize("seed", range(3))
 def test_back_within_the_latest_pass(kind: str, seed: int) -> None:
-    print("seed", seed)
     rng = random.Random(seed)
     cache, text, again = MAKES[kind](), list[int](), list[int]()
     checkpoints = Checkpoints(cache)
@@ -87,7 +86,6 @@ def test_back_within_the_latest_pass(kind: str, seed: int) -> None:
 @pytest.mark.parametrize("kind", list(MAKES))
 @pytest.mark.parametrize("seed", range(3))
 def test_back_over_several_passes(kind: str, seed: int) -> None:
-    print("seed", seed)
     rng = random.Random(seed)
     cache, text = MAKES[kind](), list[int]()
     checkpoints = Checkpoints(cache, keep=4)
@@ -115,7 +113,6 @@ def test_back_over_several_passes(kind: str, seed: int) -> None:
 @pytest.mark.parametrize("kind", list(MAKES))
 @pytest.mark.parametrize("seed", range(3))
 def test_copies_go_back_to_marks_for_good(kind: str, seed: int) -> None:
-    print("seed", seed)
     rng = random.Random(seed)
     cache, text, marks = MAKES[kind](), list[int](), [0]
     checkpoints = Checkpoints(cache, keep=4)

@@ -44,7 +44,6 @@ def seen_by(token: int, size: int, keep: int) -> list[int]:
 @pytest.mark.parametrize("seed", range(2))
 def test_every_token_sees_what_it_would_see_fed_one_by_one(size: int, keep: int, more: int | None, seed: int) -> None:
     """Also where a model asks for ``more`` than the cache holds, as PLaMo 3 does."""
-    print("seed", seed)
     rng = random.Random(seed)
     window = RotatingKVCache(max_size=size, keep=keep)
     windows.use_masks([window], exact=True)

@@ -65,33 +65,17 @@ def test_a_prompt_that_breaks_off_stays_as_far_as_its_owner_knows(kind: str) -> 
     assert [token for token, _, _ in generate_step(prompt[noted[-1] :], model, **asked)] == plain(model, prompt, 5)
 
 
-@pytest.mark.parametrize("step", [2, *nightly(1)])
-@pytest.mark.parametrize("wrong", [0.0, 0.4, None])
-def test_closed_anywhere_the_cache_holds_all_but_the_last_token(
-    model: Any, text: list[int], wrong: float | None, step: int
-) -> None:
-    for stop in range(1, 21, step):
-        cache = make_prompt_cache(model)
-        drafter = None if wrong is None else Reference(text, wrong=wrong)
-        steps = generate_step(
-            mx.array(PROMPT), model, drafter=drafter, num_draft_tokens=8, prompt_cache=cache, max_tokens=20
-        )
-        yielded = [next(steps)[0] for _ in range(stop)]
-        steps.close()
-        assert_holds(model, cache, (PROMPT + yielded)[:-1])
-        # The conversation goes on from there.
-        more = generate_step(mx.array(yielded[-1:]), model, prompt_cache=cache, max_tokens=3)
-        assert [token for token, _, _ in more] == text[stop : stop + 3]
+ENDED = ["llama", *nightly("gemma3_text", "ministral3", "llama4", "qwen3_5", "falcon_h1", "mamba2")]
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("kind", ["gemma3_text", "ministral3", "llama4", "qwen3_5", "falcon_h1", "mamba2"])
+@pytest.mark.parametrize("kind", ENDED)
 @pytest.mark.parametrize("wrong", [0.0, 0.4, None])
 def test_every_kind_of_cache_ends_as_it_should(kind: str, wrong: float | None) -> None:
+    """Closed or broken off anywhere, it holds all but the last token."""
     model = tiny_model(kind)
     prompt = PROMPT * 4  # 20 tokens: both windows, of 24 and of 48, are crossed
     text = plain(model, prompt, 40)
-    for stop in (1, 3, 4, 5, 9, 14, 27, 31, 38, 40):
+    for stop in (*range(1, 16, 2), 4, 14, 27, 31, 38, 40):
         cache = make_prompt_cache(model)
         drafter = None if wrong is None else Reference(text, wrong=wrong)
         steps = generate_step(

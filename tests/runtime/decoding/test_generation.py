@@ -4,6 +4,7 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
+from mlx_lm.generate import generate_step as host_generate_step
 from mlx_lm.models.cache import KVCache, make_prompt_cache
 from mlx_lm.sample_utils import make_logits_processors
 
@@ -101,13 +102,6 @@ def test_cycles_and_statistics_agree(model: Any, text: list[int]) -> None:
     assert total.accepted == sum(cycle.accepted for cycle in cycles) == total.accepted_by["oracle"]
 
 
-def test_max_kv_size_limits_models_without_a_cache_of_their_own() -> None:
-    # qwen2 leaves the choice of cache to mlx-lm, llama makes its own.
-    model = tiny_model("qwen2")
-    expected = plain(model, PROMPT, 40, max_kv_size=24)
-    assert generated(model, Reference(expected, wrong=0.2), 40, max_kv_size=24) == expected
-
-
 def test_logits_processors_see_the_true_history(model: Any, text: list[int]) -> None:
     histories: list[list[int]] = []
 
@@ -136,17 +130,12 @@ def test_the_same_tokens_as_from_the_whole_prompt(model: Any) -> None:
 
 
 def test_progress_counts_the_prompt_as_mlx_lm_does(model: Any) -> None:
-    from mlx_lm.generate import generate_step as host_generate_step
-
     prompt = mx.array(max(prompts(6), key=len))
 
     def told(step: Any) -> list[tuple[int, int]]:
         calls: list[tuple[int, int]] = []
-
-        def note(fed: int, total: int) -> None:
-            calls.append((fed, total))
-
-        list(step(prompt, model, max_tokens=3, prefill_step_size=4, prompt_progress_callback=note))
+        options: Any = {"prompt_progress_callback": lambda fed, total: calls.append((fed, total))}
+        list(step(prompt, model, max_tokens=3, prefill_step_size=4, **options))
         return calls
 
     assert told(generate_step) == told(host_generate_step)
@@ -179,8 +168,3 @@ def test_generations_with_the_same_drafter_share_a_policy(model: Any) -> None:
         steps.close()
     assert policies[0] is not None and policies[0] is policies[1]
     assert policies[2] is not policies[0], "with a seed, what came before does not count"
-
-
-def test_groups_of_no_numbers_are_refused(model: Any) -> None:
-    with pytest.raises(RuntimeUnsupported, match=r"^kv_bits: "):  # MLX would divide by 0, which ends the process
-        generate_step(PROMPT, model, kv_bits=8, kv_group_size=0)

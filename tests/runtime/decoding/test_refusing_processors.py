@@ -7,6 +7,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 import pytest
+from mlx_lm.models.cache import make_prompt_cache
 
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
@@ -14,7 +15,7 @@ from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.sampling.samplers import Sampling
 from spectool.tests.runtime.caches.holding import assert_holds
-from spectool.tests.runtime.distributions import FALSE_ALARM, check, follow, joint
+from spectool.tests.runtime.distributions import check_pairs
 from spectool.tests.runtime.fake_drafters import Fixed, Guesser, Reference
 from spectool.tests.runtime.models import KINDS, perturbed, tiny_model
 from spectool.tests.tiers import nightly
@@ -112,11 +113,7 @@ def test_drawn_text_keeps_its_distribution(drafter: str, verify: str, runs: int)
     mx.random.seed(7)
     options = {"sampler": sampling, "verify": verify, "num_draft_tokens": 3, "statistics": total}
     tokens = np.array([generated(model, made, 3, **options) for _ in range(runs)])
-    exact = joint(follow(model, PROMPT, 8, (masked,)), sampling, 8)
-    for left in range(3):
-        pair = [place for place in range(3) if place != left]
-        name = f"{drafter}, {verify}, without {left}"
-        assert check(name, tokens[:, pair], exact.sum(axis=left)) > FALSE_ALARM
+    check_pairs(f"{drafter}, {verify}", tokens, model, PROMPT, sampling, (masked,))
     assert not total.failures
 
 
@@ -131,8 +128,6 @@ def test_a_committed_text_that_is_refused_ends_the_generation(drafted: bool, dra
         if tokens.size >= len(PROMPT) + 5:
             raise ValueError("five are enough")
         return logits
-
-    from mlx_lm.models.cache import make_prompt_cache
 
     cache, got = make_prompt_cache(model), []
     drafter = Reference(free) if drafted else None

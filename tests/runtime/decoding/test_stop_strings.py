@@ -2,6 +2,8 @@
 
 import doctest
 import random
+from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -11,16 +13,15 @@ from spectool.runtime.decoding.stop_strings import StopStrings
 from spectool.runtime.policy import candidate
 
 
-def let_through(text: str, stops: list[str], rng: random.Random) -> tuple[str, bool]:
-    """Feed ``text`` in random pieces; return what comes out, and whether a stop was reached."""
-    stop, shown, at = StopStrings(stops), "", 0
-    while at < len(text):
-        size = rng.randint(0, 3)
-        piece, found = stop.add(text[at : at + size], last=at + size >= len(text))
-        shown, at = shown + piece, at + size
+def let_through(stops: StopStrings, pieces: Sequence[str]) -> tuple[str, str]:
+    """Return what comes out of the pieces of a text, and the stop string that was reached."""
+    shown = found = ""
+    for number, piece in enumerate(pieces, 1):
+        certain, found = stops.add(piece, last=number == len(pieces))
+        shown += certain
         if found:
-            return shown, True
-    return shown, False
+            break
+    return shown, found
 
 
 def test_the_same_as_looking_at_the_whole_text() -> None:
@@ -31,8 +32,10 @@ def test_the_same_as_looking_at_the_whole_text() -> None:
         text = "".join(rng.choices("abc", k=rng.randint(0, 15)))
         stops = ["".join(rng.choices("abc", k=rng.randint(0, 4))) for _ in range(rng.randint(0, 3))]
         ends = [(text.find(stop) + len(stop), text.find(stop)) for stop in stops if stop and stop in text]
-        shown, stopped = let_through(text, stops, rng)
-        assert stopped == bool(ends), (text, stops)
+        cuts = sorted(rng.choices(range(len(text) + 1), k=8))
+        pieces = [text[begin:end] for begin, end in pairwise([0, *cuts, len(text)])]
+        shown, reached = let_through(StopStrings(stops), pieces)
+        assert bool(reached) == bool(ends), (text, stops)
         assert shown == (text[: min(ends)[1]] if ends else text), (text, stops)
 
 
@@ -64,13 +67,5 @@ def test_examples_run(module: object) -> None:
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_a_stop_string_in_reasoning_ends_nothing(text: str, thinks: bool, shown: str, string: str, size: int) -> None:
     stops = StopStrings(["END", "\n\n"], reasoning=("<think>", "</think>"), thinks=thinks)
-    said, ended = "", ""
-    for piece in [text[at : at + size] for at in range(0, len(text), size)]:
-        certain, ended = stops.add(piece)
-        said += certain
-        if ended:
-            break
-    else:
-        certain, ended = stops.add("", last=True)
-        said += certain
-    assert (said, ended) == (shown, string)
+    pieces = [*(text[at : at + size] for at in range(0, len(text), size)), ""]
+    assert let_through(stops, pieces) == (shown, string)

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 from spectool.runtime.decoding.streaming import GenerationResponse, stream_generate
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tests.runtime.fake_drafters import Reference
-from spectool.tests.runtime.models import plain, tiny_model
+from spectool.tests.runtime.models import plain
 
 TEXT = "Zażółć gęślą jaźń"
 
@@ -25,11 +25,6 @@ def byte_tokenizer(detokenizer: Any) -> TokenizerWrapper:
     tokenizer.decoder = decoders.ByteLevel()
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer)
     return TokenizerWrapper(fast, **({"detokenizer_class": detokenizer} if detokenizer else {}))
-
-
-@pytest.fixture(scope="module")
-def model() -> Any:
-    return tiny_model()
 
 
 @pytest.fixture(params=[None, BPEStreamingDetokenizer], ids=["naive", "byte-level"])

@@ -8,7 +8,7 @@ from mlx_lm.sample_utils import make_logits_processors
 
 from spectool.runtime.sampling.samplers import LogitsProcessor
 from spectool.tests.runtime.fake_drafters import Reference
-from spectool.tests.runtime.models import drafted, plain, prompts, tiny_model
+from spectool.tests.runtime.models import drafted, plain, prompts
 from spectool.tests.tiers import nightly
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -50,15 +50,10 @@ def second_best(logprobs: mx.array) -> mx.array:
     return mx.argsort(-logprobs, axis=-1)[:, 1]
 
 
-@pytest.fixture(scope="module")
-def larger() -> Any:
-    return tiny_model()
-
-
 @pytest.mark.parametrize("sampler", [second_best, *nightly(None)], ids=["second best", "greedy"])
 @pytest.mark.parametrize("kind", [*PROCESSORS, "dry"])
 @pytest.mark.parametrize("count", [2, *nightly(3)])
-def test_every_processor_changes_drafted_and_plain_text_alike(larger: Any, kind: str, sampler: Any, count: int) -> None:
+def test_every_processor_changes_drafted_and_plain_text_alike(model: Any, kind: str, sampler: Any, count: int) -> None:
     def processors() -> list[LogitsProcessor]:
         made = [dry] if kind == "dry" else make_logits_processors(**PROCESSORS[kind])
         assert made
@@ -66,9 +61,9 @@ def test_every_processor_changes_drafted_and_plain_text_alike(larger: Any, kind:
 
     changed = 0
     for prompt in prompts(count, seed=5):
-        expected = plain(larger, prompt, 24, logits_processors=processors(), sampler=sampler)
-        changed += expected != plain(larger, prompt, 24, sampler=sampler)
+        expected = plain(model, prompt, 24, logits_processors=processors(), sampler=sampler)
+        changed += expected != plain(model, prompt, 24, sampler=sampler)
         for wrong in (0.0, 0.4):
             options: dict[str, Any] = {"logits_processors": processors(), "sampler": sampler}
-            assert drafted(larger, prompt, Reference(expected, wrong=wrong), 24, **options) == expected
+            assert drafted(model, prompt, Reference(expected, wrong=wrong), 24, **options) == expected
     assert changed

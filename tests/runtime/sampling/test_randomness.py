@@ -11,15 +11,10 @@ from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet, Proposal
 from spectool.runtime.sampling.samplers import Sampling
-from spectool.tests.runtime.models import perturbed, plain, tiny_model
+from spectool.tests.runtime.models import perturbed, plain
 
 PROMPT = [7, 8, 9]
 SAMPLING = Sampling(temp=1.0)
-
-
-@pytest.fixture(scope="module")
-def model() -> Any:
-    return tiny_model()
 
 
 @pytest.fixture(scope="module")

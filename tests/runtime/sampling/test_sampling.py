@@ -33,10 +33,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 
-def sampling_of(settings: dict[str, Any]) -> Sampling:
-    return Sampling(**{key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()})
-
-
 def logits_of(seed: int, rows: int = 1, vocabulary: int = VOCABULARY) -> np.ndarray:
     return np.random.default_rng(seed).normal(0, 1.5, (rows, vocabulary)).astype(np.float32)
 
@@ -59,7 +55,7 @@ def test_many_rare_tokens_are_not_lost_in_a_sum() -> None:
 
 @pytest.mark.parametrize("name", list(SETTINGS))
 def test_probabilities_equal_those_by_hand(name: str) -> None:
-    sampling = sampling_of(SETTINGS[name])
+    sampling = Sampling(**SETTINGS[name])
     logits = logits_of(1, rows=200)
     got = np.array(sampling.probabilities(normalised(logits)))
     assert got.dtype == np.float32
@@ -88,7 +84,7 @@ def test_mlx_lm_draws_from_them(name: str, dtype: mx.Dtype, coins: int) -> None:
         drawn = mx.concatenate([host(logprobs) for _ in range(coins)])
     else:
         drawn = host(mx.broadcast_to(logprobs, (DRAWS, VOCABULARY)))
-    said = np.array(sampling_of(settings).probabilities(logprobs)[0], dtype=np.float64)
+    said = np.array(Sampling(**settings).probabilities(logprobs)[0], dtype=np.float64)
     p = p_value(np.bincount(np.array(drawn), minlength=VOCABULARY), said)
     print(f"{name} {dtype}: p {p:.3g}, seed 5")
     assert p > FALSE_ALARM
@@ -99,7 +95,7 @@ def test_one_row_is_mlx_lms_own_draw(name: str) -> None:
     logprobs = normalised(logits_of(4))
     drawn = []
     # Ours needs no normalised logits.
-    for sampler, rows in ((make_sampler(**SETTINGS[name]), logprobs), (sampling_of(SETTINGS[name]), logprobs + 80.0)):
+    for sampler, rows in ((make_sampler(**SETTINGS[name]), logprobs), (Sampling(**SETTINGS[name]), logprobs + 80.0)):
         mx.random.seed(11)
         drawn.append([int(sampler(rows)) for _ in range(20)])
     assert drawn[0] == drawn[1]
@@ -208,7 +204,7 @@ def test_settings_at_their_limits_and_numbers_of_numpy() -> None:
         ("presence_penalty", [-1e7, 1e308, -(10**400), math.nan, -math.inf, "1", [1]]),
         ("frequency_penalty", [-1e7, 1e308, 10**400, math.nan, math.inf]),
         ("repetition_context_size", [-1, 2**31, 10**400, 1.5, None, "1", True]),
-        ("logit_bias", [{5: math.nan}, {5: 1e31}, {5: "1"}, {5: None}]),
+        ("logit_bias", [{5: math.nan}, {5: math.inf}, {5: 1e31}, {5: "1"}, {5: None}]),
     ],
 )
 def test_wrong_penalties_and_biases_are_named(setting: str, wrong: list[Any]) -> None:

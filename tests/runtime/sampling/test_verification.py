@@ -57,17 +57,10 @@ def exact_match(p: mx.array, draft: mx.array, q: mx.array) -> mx.array:
 def cycles(
     rule: Rule, sampling: Sampling, q_sampling: Sampling | None = None, *, seed: int, keep: int = 0
 ) -> tuple[np.ndarray, float]:
-    """Draw three tokens by verification, many at once.
+    """Draw three tokens [draws, 3] by verification, many at once; return the share of accepted drafts too.
 
-    Args:
-        rule: p [draws, rows, SMALL], drafts [draws, rows - 1] and q [draws, rows - 1, SMALL] to tokens.
-        sampling: The target's.
-        q_sampling: What the rule is told that the drafts were drawn by; None for the truth.
-        seed: Of the draws.
-        keep: Proposals whose second token is below this are thrown away.
-
-    Returns:
-        Tokens [draws, 3] and the share of accepted drafts.
+    The rule gets p [draws, rows, SMALL], drafts [draws, rows - 1], and q [draws, rows - 1, SMALL] of ``q_sampling`` or
+    the true one. Proposals whose second token is below ``keep`` are thrown away.
     """
     target, drafter = Chain(1), Chain(2)
     mx.random.seed(seed)

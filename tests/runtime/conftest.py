@@ -1,4 +1,4 @@
-"""A tiny model and a text of it, for the tests of the loop."""
+"""A tiny model and a text of it."""
 
 from typing import Any
 
