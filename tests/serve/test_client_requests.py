@@ -9,10 +9,7 @@ from openai import APIError, BadRequestError
 
 from spectool.serve import prompts
 from spectool.serve.answers import Answer
-from spectool.serve.errors import checked
 from spectool.serve.protocols import messages, responses
-from spectool.serve.protocols.kept_items import KeptItems
-from spectool.serve.requests import ChatRequest
 from spectool.serve.server import Server
 from spectool.tests.serve.questions import TOOLS, chatting_model, writing_down
 from spectool.tests.serve.servers import client, exchange, post, serving, without_drafter
@@ -111,6 +108,7 @@ OLD = [said(function_call=called()["function"]), {"role": "function", "name": "w
             [{"role": "user", "content": [DOCUMENT, {"type": "text", "text": "a"}]}],
             "[user]|A.txt\nUmowa\n\na",
         ),
+        (MESSAGES, [USER, said([THOUGHT]), USER], "[user]|a[assistant]hm|[user]|a"),
         (
             MESSAGES,
             [USER, said([THOUGHT, USED]), {"role": "user", "content": [RESULT]}],
@@ -123,8 +121,13 @@ def test_what_earlier_answers_and_tools_left_is_read(server: Server, path: str, 
 
 
 def test_what_a_client_bills_is_no_part_of_the_system_prompt(server: Server) -> None:
-    for own, text in (([], "[user]|a"), ([{"type": "text", "text": "S"}], "[system]|S[user]|a")):
-        assert read_by_model(server, MESSAGES, {"system": [BILLING, *own], "messages": [USER]}) == text
+    whole = BILLING["text"] + "\nS"
+    for system, text in (
+        ([BILLING], ""),
+        ([BILLING, {"type": "text", "text": "S"}], "[system]|S"),
+        (whole, "[system]|S"),
+    ):
+        assert read_by_model(server, MESSAGES, {"system": system, "messages": [USER]}) == f"{text}[user]|a"
 
 
 def test_a_template_that_takes_one_system_message_gets_one(server: Server) -> None:
@@ -280,7 +283,7 @@ def test_own_items_of_responses_are_known_by_their_ids(server: Server, monkeypat
 
 
 def test_items_are_kept_for_a_while() -> None:
-    kept = KeptItems(most=3, most_bytes=200)
+    kept = responses.KeptItems(most=3, most_bytes=200)
     kept.keep({"id": str(number)} for number in range(3))
     assert kept.get("0") == {"id": "0"}  # which is the latest now
     kept.keep([{"id": "3"}])
@@ -315,21 +318,6 @@ def test_tools_in_a_namespace_are_called_there(server: Server) -> None:
     for response in (whole, final):
         found = [(call.type, call.name, call.namespace) for call in response.output]  # type: ignore[union-attr]
         assert found == [("function_call", "_log", "mcp__git__"), ("custom_tool_call", "patch", "mcp__git__")]
-
-
-@pytest.mark.parametrize(
-    "form",
-    [
-        {"type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": SCHEMA}},
-        {"type": "json_schema", "name": "a", "schema": SCHEMA},
-        {"type": "json_object", "schema": SCHEMA},
-    ],
-)
-def test_a_schema_is_found_where_servers_have_it(form: dict[str, Any]) -> None:
-    found = checked(ChatRequest, {"messages": [USER], "response_format": form}).form
-    assert found and (found.kind, found.value) == ("json_schema", SCHEMA)
-    asked = {"messages": [USER], "max_tokens": 5}
-    assert messages.chat_of({**asked, "output_format": form}).form == found
 
 
 def test_fields_of_a_chat_have_their_effect_in_the_other_protocols() -> None:
@@ -367,13 +355,15 @@ def test_what_cannot_fit_is_refused_before_it_is_tokenized_and_counted_all_the_s
     tool = {"name": "weather", "description": long}
     counted = anthropic(server).messages.count_tokens
     assert counted(model="demo", messages=[USER], tools=[{**tool, "input_schema": {}}]).input_tokens > 100_000  # type: ignore[list-item,typeddict-item]
-    monkeypatch.setattr(prompts, "encode", None)
+    for name in ("encode", "encode_prompt"):
+        monkeypatch.setattr(prompts, name, None)
     call = said(tool_calls=[called(json.dumps({"city": long}))])
     for body in (
         {"messages": [USER], "tools": [{"type": "function", "function": tool}]},
         {"messages": [USER, call, {"role": "tool", "tool_call_id": "c", "content": "b"}]},
+        {"prompt": [long, *["a"] * 15]},
     ):
-        status, _, data = exchange(server, post(CHAT, body))
+        status, _, data = exchange(server, post(CHAT if "messages" in body else "/v1/completions", body))
         assert (status, b"prompt is too long" in data) == (400, True), data
 
 
