@@ -11,9 +11,9 @@ from spectool.serve import prompts
 from spectool.serve.answers import Answer
 from spectool.serve.protocols import messages, responses
 from spectool.serve.server import Server
-from spectool.tests.serve.questions import TOOLS, chatting_model, writing_down
+from spectool.tests.serve.questions import TOOLS, chatting_model
 from spectool.tests.serve.servers import client, exchange, post, serving, without_drafter
-from spectool.tests.serve.test_adapters import anthropic
+from spectool.tests.serve.test_adapters import anthropic, both
 
 pytestmark = pytest.mark.nightly
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
@@ -45,16 +45,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
-def read_by_model(server: Server, path: str, body: dict[str, Any], template: str = SHOWN) -> str:
-    """The text that a request is for a model with a template."""
+def read_by_model(server: Server, path: str, body: dict[str, Any], template: str = SHOWN, named: str = "") -> str:
+    """The text that a request is for a model with a template; the answer may have to name fields without effect."""
     texts: list[str] = []
     limit = "max_output_tokens" if path == RESPONSES else "max_tokens"
     with pytest.MonkeyPatch.context() as patched:
         encode = prompts.encode
         patched.setattr(prompts, "encode", lambda tokenizer, text: texts.append(text) or encode(tokenizer, text))
         patched.setattr(server.engine.model.tokenizer._tokenizer, "chat_template", template)
-        status, _, data = exchange(server, post(path, {limit: 1, **body}))
+        status, headers, data = exchange(server, post(path, {limit: 1, **body}))
     assert status == 200, data
+    assert named in ("", headers.get("x-spectool-ignored-fields"))
     return texts[0]
 
 
@@ -192,11 +193,8 @@ def test_what_a_template_leaves_out_is_shown_as_text(server: Server, template: s
 def test_what_is_left_out_beside_calls_is_named_where_no_turn_can_show_it(server: Server) -> None:
     turns = [USER, {"role": "assistant", "content": "b", "tool_calls": [called()]}, {"role": "tool", "content": "r"}]
     template = STRICT.replace("|{{ m.content }}", "|{{ m.content if not m.tool_calls else '' }}")
-    body = {"messages": turns, "max_tokens": 1}
-    assert read_by_model(server, CHAT, body, template) == "[user]|a[assistant]|weather({})[tool]|r"
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(server.engine.model.tokenizer._tokenizer, "chat_template", template)
-        assert exchange(server, post(CHAT, body))[1]["x-spectool-ignored-fields"] == "messages.content"
+    read = read_by_model(server, CHAT, {"messages": turns}, template, "messages.content")
+    assert read == "[user]|a[assistant]|weather({})[tool]|r"
 
 
 def test_what_no_turn_shows_is_refused(server: Server) -> None:
@@ -238,9 +236,8 @@ def test_a_word_stands_for_what_is_no_text_in_the_result_of_a_tool(
     server: Server, path: str, message: Any, text: str, named: str
 ) -> None:
     """A client could only begin anew if it were refused."""
-    body = {"input" if path == RESPONSES else "messages": [USER, message], "max_tokens": 1}
-    assert read_by_model(server, path, body) == f"[user]|a[tool]|{text}"
-    assert exchange(server, post(path, body))[1]["x-spectool-ignored-fields"] == named
+    body = {"input" if path == RESPONSES else "messages": [USER, message]}
+    assert read_by_model(server, path, body, named=named) == f"[user]|a[tool]|{text}"
 
 
 @pytest.mark.parametrize("arguments", ['{"a": "\\ud83d"}', "[" * 500, '{"city": "Łó', "[1]", "5", [1]])
@@ -256,17 +253,13 @@ def test_arguments_that_no_call_can_have_stay_text(server: Server, arguments: An
 
 def test_own_items_of_responses_are_known_by_their_ids(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the AI SDK sends, which takes everything to be stored. Others send reasoning whole."""
-    tokenizer, api = server.engine.model.tokenizer, client(server).responses
+    tokenizer = server.engine.model.tokenizer
     monkeypatch.setattr(tokenizer, "_think_start", "<think>")
     monkeypatch.setattr(tokenizer, "_think_end", "</think>")
     call = '<tool_call>{"name": "weather", "arguments": {"city": "Łódź"}}</tool_call>'
     tools: Any = [{"type": "function", "name": "weather"}]
-    asked: Any = {"model": "demo", "input": [USER], "tools": tools, "max_output_tokens": 200}
-    with writing_down(server, *[f"<think>Hm.</think>Tak. {call}"] * 2):
-        whole = api.create(**asked)
-        with api.stream(**asked) as stream:
-            final = stream.get_final_response()
-    for response in (whole, final):
+    asked: Any = {"input": [USER], "tools": tools, "max_output_tokens": 200}
+    for response in both(server, client(server).responses, f"<think>Hm.</think>Tak. {call}", **asked):
         reasoning, message, made = response.output
         assert (reasoning.type, message.type, made.type) == ("reasoning", "message", "function_call")
         result = {"type": "function_call_output", "call_id": made.call_id, "output": "r"}
@@ -300,23 +293,15 @@ def test_tools_in_a_namespace_are_called_there(server: Server) -> None:
         {"type": "function", "name": "_log", "description": "Tells it.", "parameters": {"type": "object"}},
         {"type": "custom", "name": "patch"},
     ]
-    asked: Any = {
-        "model": "demo",
-        "input": "a",
-        "max_output_tokens": 200,
-        "tools": [{"type": "namespace", "name": "mcp__git__", "description": "Git.", "tools": inner}],
-    }
+    asked: Any = {"input": "a", "max_output_tokens": 200}
+    asked["tools"] = [{"type": "namespace", "name": "mcp__git__", "description": "Git.", "tools": inner}]
     shown = read_by_model(server, RESPONSES, asked)
     assert '"name": "mcp__git__log"' in shown and "in_namespace" not in shown
     names = {"mcp__git__log": {}, "mcp__git__patch": {"input": "*** Łata"}}
     calls = [json.dumps({"name": name, "arguments": arguments}) for name, arguments in names.items()]
     written = "".join(f"<tool_call>\n{call}\n</tool_call>" for call in calls)
-    with writing_down(server, written, written):
-        whole = client(server).responses.create(**asked)
-        with client(server).responses.stream(**asked) as stream:
-            final = stream.get_final_response()
-    for response in (whole, final):
-        found = [(call.type, call.name, call.namespace) for call in response.output]  # type: ignore[union-attr]
+    for response in both(server, client(server).responses, written, **asked):
+        found = [(call.type, call.name, call.namespace) for call in response.output]
         assert found == [("function_call", "_log", "mcp__git__"), ("custom_tool_call", "patch", "mcp__git__")]
 
 

@@ -21,6 +21,7 @@ from spectool.serve.protocols import messages, responses
 from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRequest
 from spectool.serve.server import Server
 from spectool.serve.turns import conversation_of
+from spectool.tests.tiers import nightly
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 USER = {"messages": [{"role": "user", "content": "a"}]}
@@ -82,21 +83,6 @@ def samples(kind: Any, name: str = "") -> Iterator[Sample]:
         yield Sample({bool: True, int: 5, float: 5.0, str: "a"}.get(kind, {"a": "b"}), {})
 
 
-def kinds_of(path: str) -> list[Any]:
-    """The types by which clients write requests of an endpoint."""
-    if path == "/v1/messages":  # imported here, because each takes seconds in every process that collects tests
-        from anthropic.types.beta.message_create_params import MessageCreateParamsStreaming as Beta
-        from anthropic.types.message_create_params import MessageCreateParamsStreaming as Message
-
-        return [Message, Beta]
-    module, name = {
-        "/v1/chat/completions": ("chat.completion_create_params", "CompletionCreateParamsStreaming"),
-        "/v1/completions": ("completion_create_params", "CompletionCreateParamsStreaming"),
-        "/v1/responses": ("responses.response_create_params", "ResponseCreateParamsStreaming"),
-    }[path]
-    return [getattr(import_module(f"openai.types.{module}"), name)]
-
-
 class Walk:
     """Asks of each field of a client's types what a server makes of it."""
 
@@ -148,22 +134,29 @@ OTHERS: dict[type, Any] = {str: ("other",), bool: (False,), int: (1,), float: (0
 
 
 @pytest.mark.parametrize(
-    ("path", "read", "least"),
+    ("path", "read", "least", "types"),
     [
-        ("/v1/chat/completions", partial(checked, ChatRequest), USER),
-        ("/v1/completions", partial(checked, CompletionRequest), {"prompt": "a"}),
-        ("/v1/responses", responses.chat_of, {"input": "a"}),
-        pytest.param("/v1/messages", messages.chat_of, USER, marks=pytest.mark.nightly),
+        ("/v1/chat/completions", partial(checked, ChatRequest), USER, "openai.types.chat.completion"),
+        ("/v1/completions", partial(checked, CompletionRequest), {"prompt": "a"}, "openai.types.completion"),
+        ("/v1/responses", responses.chat_of, {"input": "a"}, "openai.types.responses.response"),
+        *nightly(("/v1/messages", messages.chat_of, USER, "anthropic.types.message")),
+        *nightly(("/v1/messages", messages.chat_of, USER, "anthropic.types.beta.message")),
     ],
 )
 def test_a_field_at_any_depth_does_what_it_says_or_is_refused_or_is_named(
-    chatting: Server, path: str, read: Callable[[Any], GenerationRequest], least: Any, monkeypatch: pytest.MonkeyPatch
+    chatting: Server,
+    path: str,
+    read: Callable[[Any], GenerationRequest],
+    least: Any,
+    types: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The types are those by which clients write requests; they are imported here, because each takes seconds."""
     monkeypatch.setattr(chatting.engine.model.tokenizer._tokenizer, "chat_template", SHOWN)
     walk = Walk(chatting, read, path)
-    for kind in kinds_of(path):
-        for name, hint in get_type_hints(kind).items():
-            walk.ask(hint, name, lambda value, name=name: {**least, name: value}, frozenset())
+    written = f"{types.rpartition('.')[2].title()}CreateParamsStreaming"
+    for name, hint in get_type_hints(getattr(import_module(f"{types}_create_params"), written)).items():
+        walk.ask(hint, name, lambda value, name=name: {**least, name: value}, frozenset())
     assert not walk.silent, "\n".join(walk.silent)
 
 
