@@ -64,7 +64,9 @@ class Gate:
         """Let a request through, and note whose it is."""
         headers, options = request.headers, self._options
         host, origin = headers.get("host", ""), headers.get("origin")
-        name = _name_in(host)
+        name = ""  # without a port
+        with suppress(ValueError):
+            name = urlsplit(f"//{host}").hostname or ""
         if self._only_loopback and not _is_loopback(name):
             # A page can make its own name mean this machine, and would pass for one of ours.
             problem = f"expected localhost or 127.0.0.1, got {headers.get('host')!r}. Start the server with --host"
@@ -134,13 +136,6 @@ def _objects(value: Any) -> int:
     """How many objects there are in a value."""
     inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return isinstance(value, dict) + sum(map(_objects, inner))
-
-
-def _name_in(host: str) -> str:
-    """The name in a Host header, without a port."""
-    with suppress(ValueError):
-        return urlsplit(f"//{host}").hostname or ""
-    return ""
 
 
 def _address(name: str) -> IPv4Address | IPv6Address | None:

@@ -187,7 +187,7 @@ def _for_template(message: Message) -> dict[str, Any]:
         fields.setdefault("reasoning_content", fields["reasoning"])
     given = fields.pop("tool_calls", [])  # templates take an empty list for calls
     if "function_call" in fields:
-        given = [{"type": "function", "function": fields.pop("function_call")}]
+        given += [{"type": "function", "function": fields.pop("function_call")}]
     calls, broken = _Messages(), _Messages()
     for call in map(_call_for_template, given):
         function = call.get("function")

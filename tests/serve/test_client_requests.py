@@ -94,6 +94,11 @@ OLD = [said(function_call=called()["function"]), {"role": "function", "name": "w
         (CHAT, [USER, *OLD], "[user]|a[assistant]|weather({})[tool]|Pada."),
         (
             CHAT,
+            [USER, {**OLD[0], "tool_calls": [called()]}, OLD[1]],
+            f"[user]|a[assistant]|{'weather({})' * 2}[tool]|Pada.",
+        ),
+        (
+            CHAT,
             [USER, said("b", tool_calls=[]), USER, said(tool_calls=FOUR), {"role": "tool", "content": "r"}],
             f"[user]|a[assistant]|b[user]|a[assistant]|{'weather({})' * 4}[tool]|r",
         ),

@@ -197,8 +197,6 @@ NO_LENGTH = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
     [
         (get("/nowhere"), {404}),
         (get("/v1/modelsandmore"), {404}),
-        (get(TEXT), {405}),
-        (post("/health", {}), {405}),
         (NO_LENGTH + b"\r\n", {400}),
         (NO_LENGTH + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", {400}),
         (b"GET / HTTP/1.1\r\nHost: evil.example.org\r\n\r\n", {403}),
@@ -216,8 +214,9 @@ def test_wrong_addresses_methods_and_lengths(server: Server, data: bytes, status
 
 
 def test_a_wrong_method_is_told_the_right_one(server: Server) -> None:
-    assert exchange(server, get(TEXT))[1]["allow"] == "post"
-    assert set(exchange(server, post("/health", {}))[1]["allow"].split(", ")) == {"get", "head"}
+    for asked, right in ((get(TEXT), {"post"}), (post("/health", {}), {"get", "head"})):
+        status, headers, _ = exchange(server, asked)
+        assert (status, set(headers["allow"].split(", "))) == (405, right)
 
 
 def test_a_body_shorter_than_it_says(server: Server) -> None:
