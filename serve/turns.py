@@ -15,6 +15,7 @@ from spectool.serve.requests import ChatRequest
 
 _MOST_EXTRAS = 8  # fields of which each is asked whether the template shows it; others count as not shown
 _Messages = list[dict[str, Any]]
+_Hidden = set[tuple[int, str]]  # places of messages, and content or tool_calls
 _Conversation = tuple[_Messages, dict[str, Any], str]  # messages and variables for the template, and what it makes
 
 
@@ -69,19 +70,17 @@ def _variables(request: ChatRequest, tokenizer: Any, usual: Mapping[str, Any]) -
 def _rendered(request: ChatRequest, tokenizer: Any, messages: _Messages, variables: dict[str, Any]) -> _Conversation:
     """The messages as a text. What the template leaves out of them is shown in turns of its own, as text."""
     try:
-        messages, text = _accepted(tokenizer, messages, variables)
-        hidden = hidden_in(tokenizer, messages, variables)
+        messages, text, hidden = _accepted(tokenizer, messages, variables)
         if beside := _beside_calls(messages, hidden):
             with suppress(TemplateRefused):
-                messages, text = _accepted(tokenizer, _apart(messages, {place for place, _ in beside}), variables)
-                hidden = hidden_in(tokenizer, messages, variables)
+                apart = _apart(messages, {place for place, _ in beside})
+                messages, text, hidden = _accepted(tokenizer, apart, variables)
         if hidden - _beside_calls(messages, hidden):
             if any(field == "tool_calls" or messages[place]["role"] == "tool" for place, field in hidden):
                 messages = _without_tools(messages)
             users = {place for place, field in hidden if field == "content" and "tool_calls" not in messages[place]}
             messages = [{**each, "role": "user"} if at in users else each for at, each in enumerate(messages)]
-            messages, text = _accepted(tokenizer, messages, variables)
-            hidden = hidden_in(tokenizer, messages, variables)
+            messages, text, hidden = _accepted(tokenizer, messages, variables)
     except TemplateRefused as error:
         raise wrong_field("messages", f"the model's chat template refuses them ({error.reason})") from error
     if beside := _beside_calls(messages, hidden):
@@ -93,7 +92,7 @@ def _rendered(request: ChatRequest, tokenizer: Any, messages: _Messages, variabl
     return messages, variables, text
 
 
-def _beside_calls(messages: _Messages, hidden: set[tuple[int, str]]) -> set[tuple[int, str]]:
+def _beside_calls(messages: _Messages, hidden: _Hidden) -> _Hidden:
     """What is hidden of the texts that stand beside calls which are shown."""
     with_calls = {place for place, message in enumerate(messages) if "tool_calls" in message}
     return {each for each in hidden if each[0] in with_calls and (each[0], "tool_calls") not in hidden}
@@ -110,15 +109,15 @@ def _apart(messages: _Messages, places: set[int]) -> _Messages:
     return result
 
 
-def _accepted(tokenizer: Any, messages: _Messages, variables: dict[str, Any]) -> tuple[_Messages, str]:
-    """The messages as the template takes them, and their text."""
+def _accepted(tokenizer: Any, messages: _Messages, variables: dict[str, Any]) -> tuple[_Messages, str, _Hidden]:
+    """The messages as the template takes them, their text, and what it leaves out."""
     try:
-        return messages, rendered_text(tokenizer, messages, variables)
+        text = rendered_text(tokenizer, messages, variables)
     except TemplateRefused:
-        messages = _alternating(
-            messages if tokenizer.has_tool_calling or has_channels(tokenizer) else _without_tools(messages)
-        )
-        return messages, rendered_text(tokenizer, messages, variables)
+        has_calls = tokenizer.has_tool_calling or has_channels(tokenizer)
+        messages = _alternating(messages if has_calls else _without_tools(messages))
+        text = rendered_text(tokenizer, messages, variables)
+    return messages, text, hidden_in(tokenizer, messages, variables)
 
 
 def _alternating(messages: Sequence[dict[str, Any]]) -> _Messages:
