@@ -98,7 +98,7 @@ def _flattened(tool: Any) -> list[Any]:
     if kind != "namespace" or not isinstance(tool.get("tools"), list):
         return [tool]
     for each in tool["tools"]:
-        if isinstance(each, dict) and each.get("type") in ("function", "custom", "namespace"):
+        if isinstance(each, dict) and each.get("type") in ("function", "custom"):
             each["in_namespace"] = (tool.get("name"), each.get("name"))
             each["name"] = _full_name(*each["in_namespace"])
     return [one for each in tool["tools"] for one in _flattened(each)]

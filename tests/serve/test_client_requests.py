@@ -114,7 +114,7 @@ OLD = [said(function_call=called()["function"]), {"role": "function", "name": "w
             [{"role": "user", "content": [DOCUMENT, {"type": "text", "text": "a"}]}],
             "[user]|A.txt\nUmowa\n\na",
         ),
-        (MESSAGES, [USER, said([THOUGHT]), USER], "[user]|a[assistant]hm|[user]|a"),
+        (MESSAGES, [USER, said([THOUGHT, {**THOUGHT, "thinking": None}]), USER], "[user]|a[assistant]hm|[user]|a"),
         (
             MESSAGES,
             [USER, said([THOUGHT, USED]), {"role": "user", "content": [RESULT]}],

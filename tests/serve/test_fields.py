@@ -244,7 +244,7 @@ def test_promises_are_not_taken_silently() -> None:
         named_by({"background": True})
     assert named_by({"store": True, "include": ["message.output_text.logprobs"]}) == ["include", "store"]
     assert named_by({"background": False, "store": False, "guided_decoding_backend": ""}) == ["guided_decoding_backend"]
-    inner = {"type": "namespace", "name": "a", "tools": [{"type": "web_search"}]}
+    inner = {"type": "namespace", "name": "a", "tools": [{"type": "web_search"}, {"type": "namespace", "tools": []}]}
     asked = {"text": {"verbosity": "low"}, "tools": [{"type": "web_search"}, inner]}
     assert named_by(asked) == ["text.verbosity", "tools.name", "tools.tools.web_search", "tools.web_search"]
     shown = {"logprobs": True, "top_logprobs": 2}
