@@ -5,6 +5,7 @@ import logging
 import re
 import sys
 import time
+from base64 import b64encode
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +13,8 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+from hashlib import sha256
+from importlib.resources import files
 from typing import Any, TypeVar
 
 from starlette.applications import Starlette
@@ -25,7 +28,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from spectool import RuntimeUnsupported
-from spectool.serve.answers import Answer, Prompt
+from spectool.serve.answers import Answer
 from spectool.serve.deltas import Delta
 from spectool.serve.engine import Engine
 from spectool.serve.errors import (
@@ -40,7 +43,6 @@ from spectool.serve.errors import (
 from spectool.serve.gate import IGNORED_HEADER, Gate, parse_json, read_body
 from spectool.serve.grammars import wrong_grammar
 from spectool.serve.options import DEFAULT_MODEL, ServerOptions
-from spectool.serve.page import PAGE, POLICY
 from spectool.serve.prompts import read_prompts
 from spectool.serve.protocols.common import as_json, event_bytes
 from spectool.serve.protocols.completions import ChatWriter, CompletionWriter
@@ -49,6 +51,13 @@ from spectool.serve.protocols.responses import ResponseWriter
 from spectool.serve.requests import GenerationRequest
 
 _QUIET_SECONDS = 15  # after which a stream without news gets an event, so that nobody takes it for dead
+# A conversation with the model for people. What it writes is put into the page as text, and no other script may run.
+_PAGE = files("spectool.serve").joinpath("page.html").read_text(encoding="utf-8")
+_HASHES = (sha256(re.findall(f"<{tag}>(.*?)</{tag}>", _PAGE, re.DOTALL)[0].encode()) for tag in ("script", "style"))
+_POLICY = (
+    "default-src 'none'; connect-src 'self'; img-src data:; script-src 'sha256-{}'; style-src 'sha256-{}'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+).format(*(b64encode(each.digest()).decode() for each in _HASHES))
 _THREADS = 4  # that tokenize and compile grammars, so that a long text does not keep short ones waiting
 _LONGEST_HEADER = 4096  # characters; clients and proxies refuse answers with much more
 _STREAM_HEADERS = {"cache-control": "no-cache", "content-type": "text/event-stream; charset=utf-8"}
@@ -78,7 +87,7 @@ class Service:
             "/v1/models": self._models,
             "/v1/models/{name:path}": self._models,
             "/health": self._health,
-            "/": HTMLResponse(PAGE, headers={"content-security-policy": POLICY}),
+            "/": HTMLResponse(_PAGE, headers={"content-security-policy": _POLICY}),
         }
         # Some clients leave out /v1.
         routes = [
@@ -130,7 +139,7 @@ class Service:
                 loop.call_soon_threadsafe(events.put_nowait, event)
 
         try:
-            for prompt in await self._prepared(wanted, self._options):
+            for prompt in await self._apart(read_prompts, wanted, self.engine.model, self._options):
                 same = [Answer(wanted, prompt, client, deliver, len(answers) + i) for i in range(wanted.n)]
                 same[0].copies = same[1:]
                 answers += same
@@ -148,18 +157,16 @@ class Service:
         wanted.model = self._known(wanted.model)
         return wanted
 
-    def _apart(self, act: Callable[[], _Result]) -> Awaitable[_Result]:
+    def _apart(self, act: Callable[..., _Result], *given: Any) -> Awaitable[_Result]:
         """The result of what takes a thread's time."""
-        return asyncio.get_running_loop().run_in_executor(self._threads, act)
+        return asyncio.get_running_loop().run_in_executor(self._threads, act, *given)
 
     async def _count(self, request: Request) -> Response:
         """The tokens of a prompt, which Claude Code asks for to know when a conversation becomes too long."""
         options = replace(self._options, max_prompt_tokens=sys.maxsize)  # also of one that is too long to be answered
-        (prompt,) = await self._prepared(await self._read(MessageWriter, request), options)
+        wanted = await self._read(MessageWriter, request)
+        (prompt,) = await self._apart(read_prompts, wanted, self.engine.model, options)
         return JSONResponse({"input_tokens": len(prompt.tokens)})
-
-    def _prepared(self, wanted: GenerationRequest, options: ServerOptions) -> Awaitable[list[Prompt]]:
-        return self._apart(partial(read_prompts, wanted, self.engine.model, options))
 
     def _known(self, wanted: str) -> str:
         if name := self._options.name_of(wanted):

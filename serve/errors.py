@@ -5,6 +5,7 @@ Whatever is wrong with a request is raised as `RequestRefused`, wherever it show
 
 import json
 import logging
+import re
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -87,11 +88,13 @@ def refusal_of(error: Exception) -> RequestRefused:
 
 def error_document(path: str, refusal: RequestRefused) -> dict[str, Any]:
     """An error as the protocol of an address has it, with its own name of the field."""
-    message, param, status, path = str(refusal), refusal.param, refusal.status, with_version(path)
-    if param is not None and (own := own_name(path, param)) != param:
-        message, param = own + message.removeprefix(param), own
+    message, param, status, protocol = str(refusal), refusal.param, refusal.status, _protocol(path)
+    if param is not None and protocol:
+        own = own_name(path, param)
+        # Which of a chat's messages and tools it is says nothing to its client.
+        message, param = own + re.sub(r"^\[\d+\](\.function)?", "", message.removeprefix(param)), own
     kind = _KINDS.get(status, "server_error" if status >= 500 else "invalid_request_error")
-    if not path.startswith(MESSAGES):
+    if protocol != MESSAGES:
         return {"error": {"message": message, "type": kind, "param": param, "code": refusal.code}}
     kind = "api_error" if kind == "server_error" else kind
     return {"type": "error", "error": {"type": kind, "message": message}}
@@ -99,15 +102,16 @@ def error_document(path: str, refusal: RequestRefused) -> dict[str, Any]:
 
 def own_name(path: str, name: str) -> str:
     """What the protocol of an address calls a field of a chat, or one inside of it."""
-    for field, own in _OWN_NAMES.get(with_version(path), {}).items():
+    for field, own in _OWN_NAMES.get(_protocol(path), {}).items():
         if name == field or name.startswith(f"{field}."):
             return own + name.removeprefix(field)
     return name
 
 
-def with_version(path: str) -> str:
-    """An address with the /v1 that clients may leave out."""
-    return "/v1" + path.removeprefix("/v1")
+def _protocol(path: str) -> str:
+    """Which of the protocols that are translated an address is of, if any; clients may leave out its /v1."""
+    address = "/v1" + path.removeprefix("/v1")
+    return next((each for each in _OWN_NAMES if address.startswith(each)), "")
 
 
 def quoted(value: Any) -> str:

@@ -22,6 +22,7 @@ IGNORED_HEADER = "x-spectool-ignored-fields"
 _GONE = 499  # the status, in the log, of requests whose clients went away
 _OPEN_PATHS = ("/", "/health")  # without a key
 _READ_AT_MOST = 64 << 20  # bytes of a body, also of one that is too large, because its client may not listen before
+_MOST_OBJECTS = 100_000  # of JSON in a body, because each takes kilobytes once it is checked
 _LONGEST_PATH = 200  # characters of it that are logged
 
 
@@ -63,7 +64,9 @@ class Gate:
         """Let a request through, and note whose it is."""
         headers, options = request.headers, self._options
         host, origin = headers.get("host", ""), headers.get("origin")
-        name = _name_in(host)
+        name = ""  # without a port
+        with suppress(ValueError):
+            name = urlsplit(f"//{host}").hostname or ""
         if self._only_loopback and not _is_loopback(name):
             # A page can make its own name mean this machine, and would pass for one of ours.
             problem = f"expected localhost or 127.0.0.1, got {headers.get('host')!r}. Start the server with --host"
@@ -85,7 +88,7 @@ class Gate:
         if not self._options.api_keys:
             return ""
         scheme, _, token = (authorization or "").partition(" ")
-        token = token.strip() if scheme.lower() == "bearer" else ""
+        token = token.strip(" ") if scheme.lower() == "bearer" else ""  # the bytes of some letters are spaces there
         # Starlette decodes headers as Latin-1, and clients write UTF-8.
         presented, other = (each.encode("latin-1") for each in (token, key or ""))
         same = hmac.compare_digest
@@ -114,8 +117,8 @@ def parse_json(raw: bytes) -> dict[str, Any]:
     """The JSON object in a body.
 
     Raises:
-        RequestRefused: It is something else, has numbers or characters that JSON in UTF-8 cannot have, or is deeper
-            than 200 levels.
+        RequestRefused: It is something else, has numbers or characters that JSON in UTF-8 cannot have, is deeper
+            than 200 levels, or has too many objects.
     """
     try:
         body = from_json(raw, allow_inf_nan=False)
@@ -124,14 +127,15 @@ def parse_json(raw: bytes) -> dict[str, Any]:
         raise RequestRefused(400, f"body: expected JSON in UTF-8, got something else ({error})") from error
     if not isinstance(body, dict):
         raise RequestRefused(400, f"body: expected a JSON object, got {quoted(body)}")
+    if raw.count(b"{") > _MOST_OBJECTS and (got := _objects(body)) > _MOST_OBJECTS:
+        raise RequestRefused(400, f"body: expected at most {_MOST_OBJECTS:,} objects of JSON, got {got:,}")
     return body
 
 
-def _name_in(host: str) -> str:
-    """The name in a Host header, without a port."""
-    with suppress(ValueError):
-        return urlsplit(f"//{host}").hostname or ""
-    return ""
+def _objects(value: Any) -> int:
+    """How many objects there are in a value."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return isinstance(value, dict) + sum(map(_objects, inner))
 
 
 def _address(name: str) -> IPv4Address | IPv6Address | None:

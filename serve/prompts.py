@@ -43,7 +43,7 @@ def _read_texts(given: Any, model: LoadedModel, options: ServerOptions) -> list[
     prompts = [given] if isinstance(given, str) or isinstance(given[0], int) else given
     if not isinstance(prompts[0], str):
         return [Prompt(tokens) for tokens in prompts]
-    _check_length("prompt", model, options, characters=sum(map(len, prompts)) // len(prompts))
+    _check_length("prompt", model, options, characters=max(map(len, prompts)))
     return [Prompt(encode_prompt(model.tokenizer, text), empty=not text) for text in prompts]
 
 

@@ -1,12 +1,13 @@
-"""What stands inside the fields of requests: messages, tools, and what answers have to look like."""
+"""What stands inside the fields of requests: messages, tools, and what answers have to look like; and what reads it."""
 
+from collections.abc import Iterator, Set
+from itertools import islice
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
-from spectool.serve.contents import joined
-from spectool.serve.read_fields import Noted
+from spectool.serve.errors import quoted, wrong_field
 
 Text = Annotated[str, Field(min_length=1)]
 _JSONSchema = dict[str, Any] | bool
@@ -18,6 +19,38 @@ CUSTOM: dict[str, Any] = {
     "additionalProperties": False,
 }
 """The parameters of the function that stands for a custom tool of responses, which takes one text."""
+# The field with the text of a part, by its type.
+_TEXTS = dict.fromkeys(("text", "input_text", "output_text", "reasoning_text", "summary_text"), "text")
+_TEXTS |= {"refusal": "refusal", "tool_reference": "tool_name"}
+# What stands in the result of a tool for a part that cannot be read, by a word in its type.
+_UNREADABLE = {"image": "an image", "screenshot": "an image", "audio": "audio", "document": "a document", "": "a file"}
+
+
+def joined(content: Any, field: str, *, of_tool: bool = False) -> str:
+    """The text of a content: a text, or a list of texts and of parts that have one.
+
+    In the result ``of_tool``, a word stands for what is no text, since the client could not do anything about it.
+    """
+    if isinstance(content, list):
+        return "".join(joined(part, field, of_tool=of_tool) for part in content)
+    text, kind, title = content, "", ""
+    if isinstance(content, dict):
+        kind = str(content.get("type", "text"))
+        title = content.get("title") or "" if kind in ("document", "search_result") else ""
+        text = content.get(_TEXTS[kind]) if kind in _TEXTS else None
+        if kind == "document":
+            source = content.get("source")
+            data = source.get("data") if isinstance(source, dict) and source.get("type") == "text" else None
+            text = None if data is None else f"{title}\n{data}\n\n"
+        elif kind == "search_result":
+            inner = joined(content.get("content") or "", field, of_tool=of_tool)
+            text = f"{title}\n{content.get('source')}\n{inner}\n\n"
+    if isinstance(text, str):
+        return text
+    if of_tool and isinstance(content, dict):
+        what = next(what for word, what in _UNREADABLE.items() if word in kind)
+        return f"({what}: {title})" if title else f"({what})"
+    raise wrong_field(field, f"expected text, because nothing else can be read, got {quoted(content)}")
 
 
 class Form(NamedTuple):
@@ -27,6 +60,49 @@ class Form(NamedTuple):
     kind: str
     value: Any
     strict: bool = False
+
+
+class Noted(dict[str, Any]):
+    """An object of JSON that notes which fields are read by name, so that those without effect can be named.
+
+    Where none is, it is read as a whole. Copies of it note nothing.
+    """
+
+    read: Set[str] = frozenset()  # the names, and "" where all that the object may have are known
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value of a field, which is noted."""
+        self.read |= {name}
+        return super().get(name, default)
+
+
+def noted(value: Any) -> Any:
+    """A value in which all objects are `Noted`."""
+    if isinstance(value, list):
+        return [noted(each) for each in value]
+    if isinstance(value, dict) and not isinstance(value, Noted):
+        return Noted((name, noted(inner)) for name, inner in value.items())
+    return value
+
+
+def unread(value: Any) -> Iterator[str]:
+    """The paths of the first thousand fields in a value that were not read; the type of an object if only that was."""
+    return islice(_unread(value, ""), 1000)
+
+
+def _unread(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, list):
+        for each in value:
+            yield from _unread(each, path)
+    elif isinstance(value, Noted) and value.read == {"type"} <= value.keys():
+        yield f"{path}.{value['type']}"
+    elif isinstance(value, Noted) and value.read:
+        for name, inner in value.items():
+            place = f"{path}.{name}".removeprefix(".")
+            if name in value.read:
+                yield from _unread(inner, place)
+            elif inner is not None and place != f"{path}.type":
+                yield place
 
 
 class Given(BaseModel):
@@ -40,7 +116,7 @@ class Given(BaseModel):
         if not isinstance(data, dict):
             return data
         if isinstance(data, Noted):
-            data.note(field.alias or name for name, field in cls.model_fields.items())
+            data.read |= {"", *(field.alias or name for name, field in cls.model_fields.items())}
         return {name: value for name, value in data.items() if value is not None}
 
 
@@ -72,7 +148,7 @@ class Message(Given):
     reasoning: Any = None
     reasoning_content: Any = None
     tool_call_id: Any = None
-    tool_calls: list[_ToolCall] = []
+    tool_calls: Annotated[list[_ToolCall], Field(fail_fast=True)] = []
     function_call: _Called | None = None
 
 
@@ -125,13 +201,9 @@ class Format(Given):
         inner = data.get("json_schema")
         if inner is None and data.get("schema") is not None:
             inner = {name: data.get(name) for name in ("name", "strict", "schema")}
-        return {"type": data.get("type"), "json_schema": inner}
-
-    @model_validator(mode="after")
-    def _has_schema(self) -> Self:
-        if self.type == "json_schema" and self.json_schema is None:
+        if inner is None and data.get("type") == "json_schema":
             raise PydanticCustomError("schema", "Input should have a schema")
-        return self
+        return {"type": data.get("type"), "json_schema": inner}
 
     @property
     def name(self) -> str:
@@ -155,7 +227,7 @@ class StructuredOutputs(Given):
     json_schema: _JSONSchema | str | None = Field(None, alias="json")
     json_object: Literal[True] | None = None
     regex: Text | None = None
-    choice: Annotated[list[str], Field(min_length=1)] | None = None
+    choice: Annotated[list[str], Field(min_length=1, fail_fast=True)] | None = None
     grammar: Text | None = None
 
     @model_validator(mode="after")

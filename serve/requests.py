@@ -1,7 +1,7 @@
 """What a request may say: each field as a type that is checked before anything works on it.
 
 A field that is null counts as not given. Fields that nothing reads, at whatever depth, have no effect; they are named
-in a header of the answer (`read_fields`).
+in a header of the answer (`Noted`).
 """
 
 import inspect
@@ -23,10 +23,10 @@ from spectool.runtime.settings import LEAST_DIVISOR, LONGEST_DRAFT, SETTINGS, Se
 from spectool.serve import request_parts as parts
 from spectool.serve.errors import quoted, wrong_field
 from spectool.serve.options import DEFAULT_MODEL
-from spectool.serve.read_fields import noted, unread
 
 MAX_TEXTS = 16  # answers to one request
 _LARGEST = 2**63 - 1
+_MOST_BIASES = 1 << 16
 # What older versions of vLLM, llama.cpp and SGLang call fields that say what an answer has to look like.
 _OTHER_FORMS = re.compile("guided_(?!decoding_).*|json_schema|regex|grammar|ebnf|structural_tag")
 
@@ -42,6 +42,13 @@ def _not_tiny(value: float) -> float:
     return value
 
 
+def _not_many(biases: Any) -> Any:
+    """Refuse what would be as many errors, each of a kilobyte."""
+    if isinstance(biases, dict) and len(biases) > _MOST_BIASES:
+        raise PydanticCustomError("many", f"Input should have at most {_MOST_BIASES:,} tokens")
+    return biases
+
+
 def _for_template(variables: dict[str, Any]) -> dict[str, Any]:
     """Check that nothing is named that a chat template's caller decides about."""
     from transformers import PreTrainedTokenizerBase
@@ -53,8 +60,8 @@ def _for_template(variables: dict[str, Any]) -> dict[str, Any]:
 
 _TokenId = Annotated[str, Field(pattern=r"^[0-9]{1,18}$")]
 _Bias = Annotated[float, Field(ge=-1e30, le=1e30)]
-_Strings = Annotated[list[str], Field(min_length=1, max_length=MAX_TEXTS)]
-_Ids = Annotated[list[Annotated[int, Field(ge=0, le=_LARGEST)]], Field(min_length=1)]
+_Strings = Annotated[list[str], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)]
+_Ids = Annotated[list[Annotated[int, Field(ge=0, le=_LARGEST)]], Field(min_length=1, fail_fast=True)]
 _Limit = Annotated[int | None, Field(ge=1, le=_LARGEST), _minus_one(_LARGEST)]
 _UpTo20 = Annotated[int, Field(ge=0, le=20)]
 
@@ -97,7 +104,7 @@ class GenerationRequest(_Sampled):
     n: int = Field(1, ge=1, le=MAX_TEXTS)
     max_tokens: _Limit = None
     max_completion_tokens: _Limit = None
-    logit_bias: dict[_TokenId, _Bias] = {}
+    logit_bias: Annotated[dict[_TokenId, _Bias], BeforeValidator(_not_many)] = {}
     seed: Annotated[int | None, Field(ge=0, le=_LARGEST), _minus_one(None)] = None
     stop: parts.Text | Annotated[list[parts.Text], Field(max_length=64)] = []
     num_draft_tokens: int | None = Field(None, ge=0, le=LONGEST_DRAFT)
@@ -113,11 +120,11 @@ class GenerationRequest(_Sampled):
     @model_validator(mode="wrap")
     @classmethod
     def _note_unread(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        data = noted(data)
+        data = parts.noted(data)
         request = handler(data)
         if request.store:  # nothing is
             request.without_effect.add("store")
-        request.without_effect.update(unread(data, ""))
+        request.without_effect.update(parts.unread(data))
         return request
 
     @property
@@ -159,11 +166,6 @@ class GenerationRequest(_Sampled):
         return None
 
     @property
-    def has_strict_tools(self) -> bool:
-        """Whether arguments have to fit the schemas of tools where the model decides whether to call."""
-        return False
-
-    @property
     def shown_logprobs(self) -> int | None:
         """How many of the most probable tokens to show at each place; None for no probabilities at all."""
         return None
@@ -172,6 +174,11 @@ class GenerationRequest(_Sampled):
     def constrained(self) -> bool:
         """Whether not every text is an answer."""
         return self.form is not None or self.callable_names is not None
+
+    @property
+    def has_strict_tools(self) -> bool:
+        """Whether arguments have to fit the schemas of tools where the model decides whether to call."""
+        return False
 
     @property
     def needs_grammar(self) -> bool:
@@ -187,11 +194,11 @@ class GenerationRequest(_Sampled):
 class ChatRequest(GenerationRequest):
     """A request to ``/v1/chat/completions``; those to ``/v1/responses`` and ``/v1/messages`` are made into one."""
 
-    messages: list[parts.Message] = Field(min_length=1)
-    tools: list[parts.Tool] = []
+    messages: list[parts.Message] = Field(min_length=1, fail_fast=True)
+    tools: Annotated[list[parts.Tool], Field(fail_fast=True)] = []
     tool_choice: parts.ToolChoice = "auto"
     functions: Annotated[None, _refused("tools and tool_choice say the same")] = None
-    modalities: list[Literal["text"]] = []
+    modalities: Annotated[list[Literal["text"]], Field(fail_fast=True)] = []
     parallel_tool_calls: bool = True
     prediction: parts.Prediction | None = None
     logprobs: bool = False
@@ -243,7 +250,7 @@ class ChatRequest(GenerationRequest):
 class CompletionRequest(GenerationRequest):
     """A request to ``/v1/completions``."""
 
-    prompt: str | _Ids | _Strings | Annotated[list[_Ids], Field(min_length=1, max_length=MAX_TEXTS)]
+    prompt: str | _Ids | _Strings | Annotated[list[_Ids], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)]
     logprobs: bool | _UpTo20 = False
     echo: Annotated[bool, _refused("the prompt is not repeated", False)] = False
     suffix: Annotated[str, _refused("a text is only continued at its end", "")] = ""

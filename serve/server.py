@@ -26,7 +26,14 @@ class Server(uvicorn.Server):
         Raises:
             SpectoolError: The address cannot be had.
         """
-        self._socket = _bound(host, port)
+        self._socket = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._socket.bind((host, port))
+        except OSError as error:
+            self._socket.close()
+            problem = f"cannot listen there ({error.strerror or error}). Choose another --host or --port"
+            raise SpectoolError(f"{host}:{port}: {problem}") from error
         name, port = self._socket.getsockname()[:2]
         self.url = f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
         self.engine = Engine(options, make_drafter)
@@ -74,16 +81,3 @@ class Server(uvicorn.Server):
         """End the engine, also in the middle of a generation; return whether that took seconds at most."""
         self._socket.close()
         return self.engine.stop(_STOP_SECONDS)
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    """A socket that has the address, and does not listen yet."""
-    made = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        made.bind((host, port))
-    except OSError as error:
-        made.close()
-        problem = f"cannot listen there ({error.strerror or error}). Choose another --host or --port"
-        raise SpectoolError(f"{host}:{port}: {problem}") from error
-    return made

@@ -1,10 +1,10 @@
 """The text of a conversation by the model's chat template, whatever the template takes and shows."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic_core import from_json
 
@@ -15,20 +15,14 @@ from spectool.serve.requests import ChatRequest
 
 _MOST_EXTRAS = 8  # fields of which each is asked whether the template shows it; others count as not shown
 _Messages = list[dict[str, Any]]
+_Hidden = set[tuple[int, str]]  # places of messages, and content or tool_calls
+_Conversation = tuple[_Messages, dict[str, Any], str]  # messages and variables for the template, and what it makes
 
 
-class Conversation(NamedTuple):
-    """What the template is given, and the text that it makes of it."""
+def conversation_of(request: ChatRequest, tokenizer: Any, usual: Mapping[str, Any]) -> _Conversation:
+    """What the template is given for a request, messages and variables, and the text that it makes of it.
 
-    messages: _Messages
-    variables: dict[str, Any]
-    text: str
-
-
-def conversation_of(request: ChatRequest, tokenizer: Any, usual: Mapping[str, Any]) -> Conversation:
-    """A request's messages and tools as a text; ``usual`` are the server's variables for the template.
-
-    The request notes which of its fields the template does not show.
+    ``usual`` are the server's variables. The request notes which of its fields the template does not show.
 
     Raises:
         RequestRefused: The template refuses the messages, or there is no turn in which it shows one of them.
@@ -37,7 +31,7 @@ def conversation_of(request: ChatRequest, tokenizer: Any, usual: Mapping[str, An
     tools = request.offered
     variables = {**usual, **_variables(request, tokenizer, usual)}
 
-    def rendered(*left_out: str) -> Conversation:
+    def rendered(left_out: Set[str] = frozenset()) -> _Conversation:
         others = [_without(message, "messages", left_out) for message in messages]
         shown = [_without(tool, "tools", left_out) for tool in tools] or None
         return _rendered(request, tokenizer, others, {**variables, "tools": shown})
@@ -45,11 +39,11 @@ def conversation_of(request: ChatRequest, tokenizer: Any, usual: Mapping[str, An
     inner = {f"messages.{name}" for message in messages for name in message}
     inner |= {f"tools.{name}" for tool in tools for name in tool}
     inner |= {f"tools.function.{name}" for tool in tools for name in tool["function"]}
-    extras = sorted(inner & request.without_effect)  # which nobody knows but perhaps the template
+    extras = inner & request.without_effect  # which nobody knows but perhaps the template
     whole = rendered()
-    if extras and rendered(*extras).text != whole.text:
-        for name in extras[:_MOST_EXTRAS]:
-            if rendered(name).text != whole.text:
+    if extras and rendered(extras)[2] != whole[2]:
+        for name in sorted(extras)[:_MOST_EXTRAS]:
+            if rendered({name})[2] != whole[2]:
                 request.without_effect.discard(name)
     return whole
 
@@ -73,22 +67,20 @@ def _variables(request: ChatRequest, tokenizer: Any, usual: Mapping[str, Any]) -
     return variables | request.chat_template_kwargs
 
 
-def _rendered(request: ChatRequest, tokenizer: Any, messages: _Messages, variables: dict[str, Any]) -> Conversation:
+def _rendered(request: ChatRequest, tokenizer: Any, messages: _Messages, variables: dict[str, Any]) -> _Conversation:
     """The messages as a text. What the template leaves out of them is shown in turns of its own, as text."""
     try:
-        messages, text = _accepted(tokenizer, messages, variables)
-        hidden = hidden_in(tokenizer, messages, variables)
+        messages, text, hidden = _accepted(tokenizer, messages, variables)
         if beside := _beside_calls(messages, hidden):
             with suppress(TemplateRefused):
-                messages, text = _accepted(tokenizer, _apart(messages, {place for place, _ in beside}), variables)
-                hidden = hidden_in(tokenizer, messages, variables)
+                apart = _apart(messages, {place for place, _ in beside})
+                messages, text, hidden = _accepted(tokenizer, apart, variables)
         if hidden - _beside_calls(messages, hidden):
             if any(field == "tool_calls" or messages[place]["role"] == "tool" for place, field in hidden):
                 messages = _without_tools(messages)
             users = {place for place, field in hidden if field == "content" and "tool_calls" not in messages[place]}
             messages = [{**each, "role": "user"} if at in users else each for at, each in enumerate(messages)]
-            messages, text = _accepted(tokenizer, messages, variables)
-            hidden = hidden_in(tokenizer, messages, variables)
+            messages, text, hidden = _accepted(tokenizer, messages, variables)
     except TemplateRefused as error:
         raise wrong_field("messages", f"the model's chat template refuses them ({error.reason})") from error
     if beside := _beside_calls(messages, hidden):
@@ -97,10 +89,10 @@ def _rendered(request: ChatRequest, tokenizer: Any, messages: _Messages, variabl
     if hidden:
         roles = ", ".join(sorted({str(messages[place]["role"]) for place, _ in hidden}))
         raise wrong_field("messages", f"expected roles that the model's chat template shows, got {roles}")
-    return Conversation(messages, variables, text)
+    return messages, variables, text
 
 
-def _beside_calls(messages: _Messages, hidden: set[tuple[int, str]]) -> set[tuple[int, str]]:
+def _beside_calls(messages: _Messages, hidden: _Hidden) -> _Hidden:
     """What is hidden of the texts that stand beside calls which are shown."""
     with_calls = {place for place, message in enumerate(messages) if "tool_calls" in message}
     return {each for each in hidden if each[0] in with_calls and (each[0], "tool_calls") not in hidden}
@@ -117,15 +109,15 @@ def _apart(messages: _Messages, places: set[int]) -> _Messages:
     return result
 
 
-def _accepted(tokenizer: Any, messages: _Messages, variables: dict[str, Any]) -> tuple[_Messages, str]:
-    """The messages as the template takes them, and their text."""
+def _accepted(tokenizer: Any, messages: _Messages, variables: dict[str, Any]) -> tuple[_Messages, str, _Hidden]:
+    """The messages as the template takes them, their text, and what it leaves out."""
     try:
-        return messages, rendered_text(tokenizer, messages, variables)
+        text = rendered_text(tokenizer, messages, variables)
     except TemplateRefused:
-        messages = _alternating(
-            messages if tokenizer.has_tool_calling or has_channels(tokenizer) else _without_tools(messages)
-        )
-        return messages, rendered_text(tokenizer, messages, variables)
+        has_calls = tokenizer.has_tool_calling or has_channels(tokenizer)
+        messages = _alternating(messages if has_calls else _without_tools(messages))
+        text = rendered_text(tokenizer, messages, variables)
+    return messages, text, hidden_in(tokenizer, messages, variables)
 
 
 def _alternating(messages: Sequence[dict[str, Any]]) -> _Messages:
@@ -134,14 +126,17 @@ def _alternating(messages: Sequence[dict[str, Any]]) -> _Messages:
     Later system messages become the user's, and so does one that stands alone.
     """
     result: _Messages = []
+    texts: list[list[str]] = []  # of each of them
     for message in messages:
         last = result[-1] if result else message
         role = "user" if message["role"] == "system" != last["role"] else message["role"]
-        if result and role == last["role"] != "tool" and not last.get("tool_calls"):
-            joined = "\n\n".join(filter(None, (last["content"], message["content"])))
-            result[-1] = {**last, **message, "role": role, "content": joined}
-        else:
-            result.append({**message, "role": role})
+        if not result or role != last["role"] or role == "tool" or last.get("tool_calls"):
+            result.append({})
+            texts.append([])
+        result[-1] |= {**message, "role": role}
+        texts[-1].append(message["content"])
+    for message, own in zip(result, texts, strict=True):
+        message["content"] = "\n\n".join(filter(None, own))
     return [{**result[0], "role": "user"}] if [message["role"] for message in result] == ["system"] else result
 
 
@@ -161,19 +156,19 @@ def _with_calls(text: str, calls: Sequence[dict[str, Any]]) -> str:
 
 def _in_order(messages: _Messages) -> _Messages:
     """Messages with the results of tools in the order of their calls, as many templates do not show whose they are."""
-    ids: list[Any] = []
+    places: dict[str, int] = {}  # of calls, by their ids
     result: _Messages = []
     for is_result, group in groupby(messages, lambda message: message["role"] == "tool"):
         some = list(group)
-        if is_result and all(message.get("tool_call_id") in ids for message in some):
-            some.sort(key=lambda message: ids.index(message.get("tool_call_id")))
-        elif not is_result:
-            ids = [call.get("id") for call in some[-1].get("tool_calls", ())]
+        if not is_result:
+            places = {str(call.get("id")): place for place, call in enumerate(some[-1].get("tool_calls", ()))}
+        elif all(str(message.get("tool_call_id")) in places for message in some):
+            some.sort(key=lambda message: places[str(message.get("tool_call_id"))])
         result += some
     return result
 
 
-def _without(value: dict[str, Any], place: str, left_out: Sequence[str]) -> dict[str, Any]:
+def _without(value: dict[str, Any], place: str, left_out: Set[str]) -> dict[str, Any]:
     """A message or a tool without the fields at some paths."""
     return {
         name: _without(inner, f"{place}.function", left_out) if name == "function" else inner
@@ -191,7 +186,7 @@ def _for_template(message: Message) -> dict[str, Any]:
         fields.setdefault("reasoning_content", fields["reasoning"])
     given = fields.pop("tool_calls", [])  # templates take an empty list for calls
     if "function_call" in fields:
-        given = [{"type": "function", "function": fields.pop("function_call")}]
+        given += [{"type": "function", "function": fields.pop("function_call")}]
     calls, broken = _Messages(), _Messages()
     for call in map(_call_for_template, given):
         function = call.get("function")

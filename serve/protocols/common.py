@@ -16,7 +16,7 @@ from uuid import uuid4
 from spectool.serve.answers import Answer
 from spectool.serve.deltas import Call, Delta
 from spectool.serve.errors import RequestRefused, checked, error_document, quoted, wrong_field
-from spectool.serve.read_fields import unread
+from spectool.serve.request_parts import unread
 from spectool.serve.requests import ChatRequest, GenerationRequest
 
 # Characters that end a line for httpx and Python, and so for LiteLLM, but not in a stream of events.
@@ -161,24 +161,23 @@ def own_tools(tools: Any, kinds: Sequence[str | None], schema: str) -> list[dict
         raise wrong_field("tools", f"expected a list of tools, got {quoted(tools)}")
     fields = {"name": "name", "description": "description", schema: "parameters", "strict": "strict"}
     found = []
-    for index, tool in enumerate(tools):
-        if tool.get("type") not in kinds:
-            continue
-        function = {name: value for field, name in fields.items() if (value := tool.get(field)) not in (None, False)}
-        if not isinstance(function.get("name"), str) or not function["name"]:
-            problem = f"tools[{index}].name: expected the name of a function, got {quoted(function.get('name'))}"
-            raise RequestRefused(400, problem, param="tools")
-        found.append({"type": "function", "function": function, "in_namespace": tool.get("in_namespace")})
+    for tool in tools:
+        if tool.get("type") in kinds:
+            given = {name: tool.get(field) for field, name in fields.items()}
+            function = {name: value for name, value in given.items() if value not in (None, False)}
+            found.append({"type": "function", "function": function, "in_namespace": tool.get("in_namespace")})
     return found
 
 
 def as_chat(body: dict[str, Any], chat: Mapping[str, Any], sent: Mapping[str, Any]) -> ChatRequest:
     """The ``chat`` that a request stands for, with the fields of its ``body`` that a chat has, too.
 
-    It notes what nothing has read of the fields that were ``sent`` in the protocol's own form.
+    It notes what nothing has read of the fields that were ``sent`` in the protocol's own form, and probabilities of
+    tokens, which such answers do not have.
     """
+    without_effect = [name for name in ("logprobs", "top_logprobs") if body.pop(name, None)]
     request = checked(ChatRequest, {**body, **{name: value for name, value in chat.items() if value is not None}})
-    request.without_effect.update(unread(sent, ""))
+    request.without_effect.update(unread(sent), without_effect)
     return request
 
 

@@ -1,21 +1,21 @@
 """Anthropic's messages, which Claude Code speaks."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spectool.serve.answers import Answer
-from spectool.serve.contents import joined
 from spectool.serve.errors import MESSAGES, quoted, wrong_field
 from spectool.serve.protocols.common import Block, BlockWriter, Event, as_chat, called, counts, metrics, own_tools
-from spectool.serve.read_fields import noted
+from spectool.serve.request_parts import joined, noted
 from spectool.serve.requests import ChatRequest
 
 _REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "abort": "pause_turn"}
 # What another server has thought or searched for earlier in a conversation; what came of it stands in its texts.
 _OTHERS_SIDE = ("redacted_thinking", "server_tool_use", "mcp_tool_use")
-# What Claude Code says to Anthropic alone. It differs from request to request, so nothing after it would be cached.
-_FOR_ANTHROPIC = "x-anthropic-billing-header:"
+# A line of Claude Code's to Anthropic alone. It differs from request to request, so nothing after it would be cached.
+_FOR_ANTHROPIC = re.compile(r"x-anthropic-billing-header:.*\n*")
 # Of reasoning. Clients take reasoning without any for a text of the user's.
 _SIGNATURE = "spectool"
 
@@ -26,9 +26,9 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     sent = noted({name: body[name] for name in names if body.get(name) is not None})
     body = {name: value for name, value in body.items() if name not in names}
     chat: dict[str, Any] = {"messages": []}
-    system, choice = sent.get("system") or [], sent.get("tool_choice") or {"type": "auto"}
+    system = sent.get("system", "")
     texts = [joined(block, "system") for block in (system if isinstance(system, list) else [system])]
-    if system := "".join(text for text in texts if not text.startswith(_FOR_ANTHROPIC)):
+    if system := "".join(text[found.end() if (found := _FOR_ANTHROPIC.match(text)) else 0 :] for text in texts):
         chat["messages"].append({"role": "system", "content": system})
     messages = sent.get("messages")
     if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
@@ -36,14 +36,13 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     for message in messages:
         chat["messages"] += _messages(message)
     chat["stop"] = body.pop("stop_sequences", None)
-    chat["tools"] = own_tools(sent.get("tools") or [], ("custom", None), "input_schema")
-    kind = choice
+    chat["tools"] = own_tools(sent.get("tools", []), ("custom", None), "input_schema")
+    choice = chat["tool_choice"] = sent.get("tool_choice")
     if isinstance(choice, dict):
         kind, alone = choice.get("type"), choice.get("disable_parallel_tool_use")
         chat["parallel_tool_calls"] = None if alone is None else not alone
-        named = {"type": "tool", "name": choice.get("name")}
-        kind = {"any": "required", "tool": named}.get(str(kind), kind)
-    chat["tool_choice"] = kind
+        if kind is not None and kind != "tool":  # which has a name
+            chat["tool_choice"] = "required" if kind == "any" else kind
     config, form = sent.get("output_config"), body.pop("output_format", None)  # as it was called before
     if isinstance(config, dict):
         form, chat["reasoning_effort"] = config.get("format") or form, config.get("effort")
@@ -64,7 +63,7 @@ def _messages(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for block in content:
         kind = block.get("type") if isinstance(block, dict) else None
         if kind == "thinking":
-            own["reasoning_content"] = own.get("reasoning_content", "") + str(block.get("thinking", ""))
+            own["reasoning_content"] = own.get("reasoning_content", "") + str(block.get("thinking") or "")
         elif kind == "tool_use":
             arguments = json.dumps(block.get("input") or {}, ensure_ascii=False)
             own.setdefault("tool_calls", []).append(called(block.get("id"), block.get("name"), arguments))
@@ -73,7 +72,7 @@ def _messages(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
             yield {"role": "tool", "tool_call_id": block.get("tool_use_id"), "content": result}
         elif kind not in _OTHERS_SIDE and not str(kind).endswith("_tool_result"):
             texts.append(block)
-    if texts or "tool_calls" in own:
+    if texts or own:
         yield {"role": role, "content": joined(texts, "messages"), **own}
 
 

@@ -1,11 +1,11 @@
 """OpenAI's responses, which Codex speaks. A request brings the whole conversation, or items of it by their ids."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from spectool.serve.answers import Answer
-from spectool.serve.contents import joined
 from spectool.serve.errors import RESPONSES, RequestRefused, quoted, wrong_field
 from spectool.serve.protocols.common import (
     Block,
@@ -18,13 +18,40 @@ from spectool.serve.protocols.common import (
     new_id,
     own_tools,
 )
-from spectool.serve.protocols.kept_items import KeptItems
-from spectool.serve.read_fields import noted
-from spectool.serve.request_parts import CUSTOM
+from spectool.serve.request_parts import CUSTOM, joined, noted
 from spectool.serve.requests import ChatRequest
 
 _OTHERS_SIDE = ("web_search_call", "file_search_call")  # what came of it stands in messages
 _PARTS = {"text": "output_text", "reasoning": "reasoning_text"}  # of an item's content, by the kind of its block
+
+
+class KeptItems:
+    """The latest items that this server has given out, by their ids; clients may name them instead of sending them."""
+
+    def __init__(self, most: int = 10_000, most_bytes: int = 64 << 20) -> None:
+        """Keep at most ``most`` items, and at most ``most_bytes`` of JSON."""
+        self._most, self._most_bytes, self._nbytes = most, most_bytes, 0
+        self._kept: OrderedDict[str, bytes] = OrderedDict()  # the latest used last
+
+    def keep(self, items: Iterable[dict[str, Any]]) -> None:
+        """Keep items, and let go of the oldest ones."""
+        for item in items:  # which are written on one thread, and read on several
+            self._nbytes -= len(self._kept.pop(item["id"], b""))
+            self._kept[item["id"]] = written = json.dumps(item).encode()
+            self._nbytes += len(written)
+        while self._kept and (len(self._kept) > self._most or self._nbytes > self._most_bytes):
+            self._nbytes -= len(self._kept.popitem(last=False)[1])
+
+    def get(self, item_id: Any) -> dict[str, Any] | None:
+        """The item with this id; None if it is not here, or not any more."""
+        try:
+            self._kept.move_to_end(item_id)
+            item: dict[str, Any] = json.loads(self._kept[item_id])
+        except (KeyError, TypeError):  # no text
+            return None
+        return item
+
+
 _KEPT = KeptItems()  # of all clients, by ids that nobody can guess
 
 
@@ -45,7 +72,7 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     if not isinstance(items, list) or not items or not all(isinstance(item, dict) for item in items):
         raise wrong_field("input", f"expected a text or a list of items, got {quoted(given)}")
     first = [{"role": "system", "content": joined(instructions, "instructions")}] if instructions else []
-    chat["messages"] = first + _messages([_whole(item) if _is_reference(item) else item for item in items])
+    chat["messages"] = first + _messages(list(map(_whole, items)))
     tools = sent.get("tools", [])
     if isinstance(tools, list):
         tools = [each for tool in tools for each in _flattened(tool)]
@@ -53,12 +80,10 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     return as_chat(body, chat, sent)
 
 
-def _is_reference(item: dict[str, Any]) -> bool:
-    return item.get("type") == "item_reference" or item.keys() == {"id"}
-
-
 def _whole(item: dict[str, Any]) -> dict[str, Any]:
-    """The stored item that an `item_reference` names."""
+    """An item, or the stored one that an `item_reference` names."""
+    if item.get("type") != "item_reference" and item.keys() != {"id"}:
+        return item
     if (found := _KEPT.get(item.get("id"))) is None:
         problem = "expected items of the latest responses of this server, or whole ones (store: false)"
         raise wrong_field("input", f"{problem}, got a reference to {quoted(item.get('id'))}")
@@ -72,11 +97,11 @@ def _flattened(tool: Any) -> list[Any]:
         tool["parameters"] = CUSTOM
     if kind != "namespace" or not isinstance(tool.get("tools"), list):
         return [tool]
-    inner = [each for each in tool.get("tools") if isinstance(each, dict)]
-    for each in inner:
-        each["in_namespace"] = (tool.get("name"), each.get("name"))
-        each["name"] = _full_name(*each["in_namespace"])
-    return [one for each in inner for one in _flattened(each)]
+    for each in tool["tools"]:
+        if isinstance(each, dict) and each.get("type") in ("function", "custom"):
+            each["in_namespace"] = (tool.get("name"), each.get("name"))
+            each["name"] = _full_name(*each["in_namespace"])
+    return [one for each in tool["tools"] for one in _flattened(each)]
 
 
 def _full_name(namespace: Any, name: Any) -> Any:
@@ -104,7 +129,8 @@ def _messages(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
             result = joined(item.get("output") or "", "input", of_tool=True)
             messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": result})
         elif kind == "reasoning":
-            if thought := _thought(item.get("content")) or _thought(item.get("summary")):
+            parts = item.get("content") or item.get("summary") or []
+            if thought := "\n".join(joined(part, "input") for part in (parts if isinstance(parts, list) else [parts])):
                 message = own("content", "tool_calls")
                 message["reasoning_content"] = message.get("reasoning_content", "") + thought
         elif kind == "message":
@@ -117,13 +143,6 @@ def _messages(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
             problem = "expected messages, reasoning, calls of functions and custom tools, and their outputs"
             raise wrong_field("input", f"{problem}, got {quoted(kind)}")
     return messages
-
-
-def _thought(parts: Any) -> str:
-    """The text of reasoning, or of what another server tells of it."""
-    among = [part for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
-    texts = [part.get("text") for part in among if part.get("type") in ("reasoning_text", "summary_text")]
-    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 class ResponseWriter(BlockWriter):

@@ -31,6 +31,15 @@ def anthropic(server: Server, key: str = "none") -> "Anthropic":
     return Anthropic(base_url=server.url, api_key=key, max_retries=0, timeout=60)
 
 
+def both(server: Server, api: Any, text: str, /, **asked: Any) -> tuple[Any, Any]:
+    """The answer of an API as a whole and as a stream, where the model writes this text."""
+    with writing_down(server, text, text):
+        whole = api.create(model="demo", **asked)
+        with api.stream(model="demo", **asked) as stream:
+            ended = getattr(stream, "get_final_message", None) or stream.get_final_response
+            return whole, ended()
+
+
 def test_messages(chatting: Server) -> None:
     asked: Any = {
         "model": "demo",
@@ -58,7 +67,6 @@ def test_tools_of_messages(chatting: Server) -> None:
     call = {"type": "tool_use", "id": "a", "name": "weather", "input": {"city": "Łódź"}}
     result = {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "Pada."}]}
     asked: Any = {
-        "model": "demo",
         "messages": [
             {"role": "user", "content": "Pogoda?"},
             {"role": "assistant", "content": [{"type": "text", "text": "Sprawdzam."}, call]},
@@ -75,11 +83,7 @@ def test_tools_of_messages(chatting: Server) -> None:
     ran = {"type": "bash_code_execution_tool_result", "tool_use_id": "s", "content": {}}
     asked["messages"][1]["content"] += [search, found, ran]  # by a model that ran elsewhere
     api = anthropic(chatting).messages
-    with writing_down(chatting, f"Sprawdzam. {CALL}", f"Sprawdzam. {CALL}"):
-        message = api.create(**asked)
-        with api.stream(**asked) as stream:
-            final = stream.get_final_message()
-    for each in (message, final):
+    for each in both(chatting, api, f"Sprawdzam. {CALL}", **asked):
         assert each.stop_reason == "tool_use"
         text, use = each.content
         assert text.type == "text" and text.text == "Sprawdzam. "
@@ -90,13 +94,9 @@ def test_tools_of_messages(chatting: Server) -> None:
 @pytest.mark.usefixtures("thinking")
 def test_reasoning_of_messages_is_signed(chatting: Server) -> None:
     """pydantic-ai sends reasoning back as the user's text if it has no signature."""
-    asked: Any = {"model": "demo", "messages": [{"role": "user", "content": "a"}], "max_tokens": 200}
+    asked: Any = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 200}
     asked["stop_sequences"] = ["Hm", "."]  # ends the answer, and not what precedes it
-    with writing_down(chatting, *["<think>Hm.</think>Tak. Nie."] * 2):
-        whole = anthropic(chatting).messages.create(**asked)
-        with anthropic(chatting).messages.stream(**asked) as stream:
-            final = stream.get_final_message()
-    for message in (whole, final):
+    for message in both(chatting, anthropic(chatting).messages, "<think>Hm.</think>Tak. Nie.", **asked):
         thinking, text = message.content
         assert thinking.type == "thinking" and (thinking.thinking, bool(thinking.signature)) == ("Hm.", True)
         assert text.type == "text" and (text.text, message.stop_sequence) == ("Tak", ".")
@@ -164,7 +164,6 @@ def test_an_incomplete_response_says_why(end: str, reason: str) -> None:
 
 def test_tools_of_responses(chatting: Server) -> None:
     asked: Any = {
-        "model": "demo",
         "input": [
             {"role": "user", "content": [{"type": "input_text", "text": "Pogoda?"}]},
             {"type": "reasoning", "summary": []},
@@ -181,15 +180,12 @@ def test_tools_of_responses(chatting: Server) -> None:
         ],
         "text": {"verbosity": "low"},
     }
-    api = client(chatting).responses
-    with writing_down(chatting, f"Sprawdzam. {CALL}", f"Sprawdzam. {CALL}"):
-        raw = api.with_raw_response.create(**asked, extra_body={"verbose": True})
-        named = "input.web_search_call, text.verbosity, tools.web_search, verbose"
-        assert raw.headers["x-spectool-ignored-fields"] == named
-        whole = raw.parse()
-        with api.stream(**asked) as stream:
-            final = stream.get_final_response()
-    for each in (whole, final):
+    named = "input.web_search_call, text.verbosity, tools.web_search, verbose"
+    raw = client(chatting).responses.with_raw_response.create(
+        **asked, max_output_tokens=1, extra_body={"verbose": True}
+    )
+    assert raw.headers["x-spectool-ignored-fields"] == named
+    for each in both(chatting, client(chatting).responses, f"Sprawdzam. {CALL}", **asked):
         message, call = each.output
         assert each.status == "completed" and message.type == "message"
         assert call.type == "function_call" and json.loads(call.arguments) == {"city": "Łódź"}

@@ -9,14 +9,11 @@ from openai import APIError, BadRequestError
 
 from spectool.serve import prompts
 from spectool.serve.answers import Answer
-from spectool.serve.errors import checked
 from spectool.serve.protocols import messages, responses
-from spectool.serve.protocols.kept_items import KeptItems
-from spectool.serve.requests import ChatRequest
 from spectool.serve.server import Server
-from spectool.tests.serve.questions import TOOLS, chatting_model, writing_down
+from spectool.tests.serve.questions import TOOLS, chatting_model
 from spectool.tests.serve.servers import client, exchange, post, serving, without_drafter
-from spectool.tests.serve.test_adapters import anthropic
+from spectool.tests.serve.test_adapters import anthropic, both
 
 pytestmark = pytest.mark.nightly
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
@@ -48,16 +45,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
-def read_by_model(server: Server, path: str, body: dict[str, Any], template: str = SHOWN) -> str:
-    """The text that a request is for a model with a template."""
+def read_by_model(server: Server, path: str, body: dict[str, Any], template: str = SHOWN, named: str = "") -> str:
+    """The text that a request is for a model with a template; the answer may have to name fields without effect."""
     texts: list[str] = []
     limit = "max_output_tokens" if path == RESPONSES else "max_tokens"
     with pytest.MonkeyPatch.context() as patched:
         encode = prompts.encode
         patched.setattr(prompts, "encode", lambda tokenizer, text: texts.append(text) or encode(tokenizer, text))
         patched.setattr(server.engine.model.tokenizer._tokenizer, "chat_template", template)
-        status, _, data = exchange(server, post(path, {limit: 1, **body}))
+        status, headers, data = exchange(server, post(path, {limit: 1, **body}))
     assert status == 200, data
+    assert named in ("", headers.get("x-spectool-ignored-fields"))
     return texts[0]
 
 
@@ -96,6 +94,11 @@ OLD = [said(function_call=called()["function"]), {"role": "function", "name": "w
         (CHAT, [USER, *OLD], "[user]|a[assistant]|weather({})[tool]|Pada."),
         (
             CHAT,
+            [USER, {**OLD[0], "tool_calls": [called()]}, OLD[1]],
+            f"[user]|a[assistant]|{'weather({})' * 2}[tool]|Pada.",
+        ),
+        (
+            CHAT,
             [USER, said("b", tool_calls=[]), USER, said(tool_calls=FOUR), {"role": "tool", "content": "r"}],
             f"[user]|a[assistant]|b[user]|a[assistant]|{'weather({})' * 4}[tool]|r",
         ),
@@ -111,6 +114,7 @@ OLD = [said(function_call=called()["function"]), {"role": "function", "name": "w
             [{"role": "user", "content": [DOCUMENT, {"type": "text", "text": "a"}]}],
             "[user]|A.txt\nUmowa\n\na",
         ),
+        (MESSAGES, [USER, said([THOUGHT, {**THOUGHT, "thinking": None}]), USER], "[user]|a[assistant]hm|[user]|a"),
         (
             MESSAGES,
             [USER, said([THOUGHT, USED]), {"role": "user", "content": [RESULT]}],
@@ -123,8 +127,13 @@ def test_what_earlier_answers_and_tools_left_is_read(server: Server, path: str, 
 
 
 def test_what_a_client_bills_is_no_part_of_the_system_prompt(server: Server) -> None:
-    for own, text in (([], "[user]|a"), ([{"type": "text", "text": "S"}], "[system]|S[user]|a")):
-        assert read_by_model(server, MESSAGES, {"system": [BILLING, *own], "messages": [USER]}) == text
+    whole = BILLING["text"] + "\nS"
+    for system, text in (
+        ([BILLING], ""),
+        ([BILLING, {"type": "text", "text": "S"}], "[system]|S"),
+        (whole, "[system]|S"),
+    ):
+        assert read_by_model(server, MESSAGES, {"system": system, "messages": [USER]}) == f"{text}[user]|a"
 
 
 def test_a_template_that_takes_one_system_message_gets_one(server: Server) -> None:
@@ -189,11 +198,8 @@ def test_what_a_template_leaves_out_is_shown_as_text(server: Server, template: s
 def test_what_is_left_out_beside_calls_is_named_where_no_turn_can_show_it(server: Server) -> None:
     turns = [USER, {"role": "assistant", "content": "b", "tool_calls": [called()]}, {"role": "tool", "content": "r"}]
     template = STRICT.replace("|{{ m.content }}", "|{{ m.content if not m.tool_calls else '' }}")
-    body = {"messages": turns, "max_tokens": 1}
-    assert read_by_model(server, CHAT, body, template) == "[user]|a[assistant]|weather({})[tool]|r"
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(server.engine.model.tokenizer._tokenizer, "chat_template", template)
-        assert exchange(server, post(CHAT, body))[1]["x-spectool-ignored-fields"] == "messages.content"
+    read = read_by_model(server, CHAT, {"messages": turns}, template, "messages.content")
+    assert read == "[user]|a[assistant]|weather({})[tool]|r"
 
 
 def test_what_no_turn_shows_is_refused(server: Server) -> None:
@@ -235,9 +241,8 @@ def test_a_word_stands_for_what_is_no_text_in_the_result_of_a_tool(
     server: Server, path: str, message: Any, text: str, named: str
 ) -> None:
     """A client could only begin anew if it were refused."""
-    body = {"input" if path == RESPONSES else "messages": [USER, message], "max_tokens": 1}
-    assert read_by_model(server, path, body) == f"[user]|a[tool]|{text}"
-    assert exchange(server, post(path, body))[1]["x-spectool-ignored-fields"] == named
+    body = {"input" if path == RESPONSES else "messages": [USER, message]}
+    assert read_by_model(server, path, body, named=named) == f"[user]|a[tool]|{text}"
 
 
 @pytest.mark.parametrize("arguments", ['{"a": "\\ud83d"}', "[" * 500, '{"city": "Łó', "[1]", "5", [1]])
@@ -253,17 +258,13 @@ def test_arguments_that_no_call_can_have_stay_text(server: Server, arguments: An
 
 def test_own_items_of_responses_are_known_by_their_ids(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the AI SDK sends, which takes everything to be stored. Others send reasoning whole."""
-    tokenizer, api = server.engine.model.tokenizer, client(server).responses
+    tokenizer = server.engine.model.tokenizer
     monkeypatch.setattr(tokenizer, "_think_start", "<think>")
     monkeypatch.setattr(tokenizer, "_think_end", "</think>")
     call = '<tool_call>{"name": "weather", "arguments": {"city": "Łódź"}}</tool_call>'
     tools: Any = [{"type": "function", "name": "weather"}]
-    asked: Any = {"model": "demo", "input": [USER], "tools": tools, "max_output_tokens": 200}
-    with writing_down(server, *[f"<think>Hm.</think>Tak. {call}"] * 2):
-        whole = api.create(**asked)
-        with api.stream(**asked) as stream:
-            final = stream.get_final_response()
-    for response in (whole, final):
+    asked: Any = {"input": [USER], "tools": tools, "max_output_tokens": 200}
+    for response in both(server, client(server).responses, f"<think>Hm.</think>Tak. {call}", **asked):
         reasoning, message, made = response.output
         assert (reasoning.type, message.type, made.type) == ("reasoning", "message", "function_call")
         result = {"type": "function_call_output", "call_id": made.call_id, "output": "r"}
@@ -280,7 +281,7 @@ def test_own_items_of_responses_are_known_by_their_ids(server: Server, monkeypat
 
 
 def test_items_are_kept_for_a_while() -> None:
-    kept = KeptItems(most=3, most_bytes=200)
+    kept = responses.KeptItems(most=3, most_bytes=200)
     kept.keep({"id": str(number)} for number in range(3))
     assert kept.get("0") == {"id": "0"}  # which is the latest now
     kept.keep([{"id": "3"}])
@@ -297,39 +298,16 @@ def test_tools_in_a_namespace_are_called_there(server: Server) -> None:
         {"type": "function", "name": "_log", "description": "Tells it.", "parameters": {"type": "object"}},
         {"type": "custom", "name": "patch"},
     ]
-    asked: Any = {
-        "model": "demo",
-        "input": "a",
-        "max_output_tokens": 200,
-        "tools": [{"type": "namespace", "name": "mcp__git__", "description": "Git.", "tools": inner}],
-    }
+    asked: Any = {"input": "a", "max_output_tokens": 200}
+    asked["tools"] = [{"type": "namespace", "name": "mcp__git__", "description": "Git.", "tools": inner}]
     shown = read_by_model(server, RESPONSES, asked)
     assert '"name": "mcp__git__log"' in shown and "in_namespace" not in shown
     names = {"mcp__git__log": {}, "mcp__git__patch": {"input": "*** Łata"}}
     calls = [json.dumps({"name": name, "arguments": arguments}) for name, arguments in names.items()]
     written = "".join(f"<tool_call>\n{call}\n</tool_call>" for call in calls)
-    with writing_down(server, written, written):
-        whole = client(server).responses.create(**asked)
-        with client(server).responses.stream(**asked) as stream:
-            final = stream.get_final_response()
-    for response in (whole, final):
-        found = [(call.type, call.name, call.namespace) for call in response.output]  # type: ignore[union-attr]
+    for response in both(server, client(server).responses, written, **asked):
+        found = [(call.type, call.name, call.namespace) for call in response.output]
         assert found == [("function_call", "_log", "mcp__git__"), ("custom_tool_call", "patch", "mcp__git__")]
-
-
-@pytest.mark.parametrize(
-    "form",
-    [
-        {"type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": SCHEMA}},
-        {"type": "json_schema", "name": "a", "schema": SCHEMA},
-        {"type": "json_object", "schema": SCHEMA},
-    ],
-)
-def test_a_schema_is_found_where_servers_have_it(form: dict[str, Any]) -> None:
-    found = checked(ChatRequest, {"messages": [USER], "response_format": form}).form
-    assert found and (found.kind, found.value) == ("json_schema", SCHEMA)
-    asked = {"messages": [USER], "max_tokens": 5}
-    assert messages.chat_of({**asked, "output_format": form}).form == found
 
 
 def test_fields_of_a_chat_have_their_effect_in_the_other_protocols() -> None:
@@ -367,13 +345,15 @@ def test_what_cannot_fit_is_refused_before_it_is_tokenized_and_counted_all_the_s
     tool = {"name": "weather", "description": long}
     counted = anthropic(server).messages.count_tokens
     assert counted(model="demo", messages=[USER], tools=[{**tool, "input_schema": {}}]).input_tokens > 100_000  # type: ignore[list-item,typeddict-item]
-    monkeypatch.setattr(prompts, "encode", None)
+    for name in ("encode", "encode_prompt"):
+        monkeypatch.setattr(prompts, name, None)
     call = said(tool_calls=[called(json.dumps({"city": long}))])
     for body in (
         {"messages": [USER], "tools": [{"type": "function", "function": tool}]},
         {"messages": [USER, call, {"role": "tool", "tool_call_id": "c", "content": "b"}]},
+        {"prompt": [long, *["a"] * 15]},
     ):
-        status, _, data = exchange(server, post(CHAT, body))
+        status, _, data = exchange(server, post(CHAT if "messages" in body else "/v1/completions", body))
         assert (status, b"prompt is too long" in data) == (400, True), data
 
 

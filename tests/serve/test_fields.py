@@ -1,14 +1,17 @@
 """Every field of the APIs' clients does what it says, is refused, or is named in the header."""
 
 import json
-from collections import Counter
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Literal, NamedTuple, Required, Union, get_args, get_origin
 
 import pytest
+from pydantic import ValidationError
+from typing_extensions import get_type_hints, is_typeddict
 
 from spectool.serve.errors import RequestRefused, checked, own_name
 from spectool.serve.grammars import grammar_of
@@ -17,7 +20,8 @@ from spectool.serve.prompts import read_prompts
 from spectool.serve.protocols import messages, responses
 from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRequest
 from spectool.serve.server import Server
-from spectool.tests.serve.request_types import fields_of, samples
+from spectool.serve.turns import conversation_of
+from spectool.tests.tiers import nightly
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 USER = {"messages": [{"role": "user", "content": "a"}]}
@@ -34,29 +38,56 @@ IDS = {"messages.tool_calls.id", "messages.tool_call_id", "input.call_id"}
 IDS |= {"messages.content.id", "messages.content.tool_use_id"}
 
 
-def kinds_of(path: str) -> list[Any]:
-    """The types by which clients write requests of an endpoint."""
-    if path == "/v1/messages":  # imported here, because each takes seconds in every process that collects tests
-        from anthropic.types.beta.message_create_params import MessageCreateParamsStreaming as Beta
-        from anthropic.types.message_create_params import MessageCreateParamsStreaming as Message
+# Where any value of the type would be refused, or be the default; by the names of fields, and by their ends.
+_VALUES: dict[str, Any] = {
+    "schema": SCHEMA, "parameters": SCHEMA, "input_schema": SCHEMA, "arguments": '{"a": "b"}',
+    "logit_bias": {"5": 1}, "temperature": 0.5, "top_p": 0.5, "best_of": 2, "n": 2, "stop_sequences": ["a"],
+    "max_output_tokens": 5, "presence_penalty": 1.0, "frequency_penalty": 1.0, "image_url": "http://127.0.0.1/a.png",
+    "definition": "start: /a/", "url": "http://127.0.0.1/a",
+}  # fmt: skip
 
-        return [Message, Beta]
-    module, name = {
-        "/v1/chat/completions": ("chat.completion_create_params", "CompletionCreateParamsStreaming"),
-        "/v1/completions": ("completion_create_params", "CompletionCreateParamsStreaming"),
-        "/v1/responses": ("responses.response_create_params", "ResponseCreateParamsStreaming"),
-    }[path]
-    return [getattr(import_module(f"openai.types.{module}"), name)]
+
+class Sample(NamedTuple):
+    """A value for a field of this type, and the fields inside of it: from a value of theirs to this one with it."""
+
+    value: Any
+    inner: dict[str, tuple[Any, Callable[[Any], Any]]]
+
+
+def samples(kind: Any, name: str = "") -> Iterator[Sample]:
+    """A value of each of the types that a field may have."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if is_typeddict(kind):
+        hints = get_type_hints(kind)
+        # The types' own lists of required fields do not see through their annotations, which are texts.
+        marked = get_type_hints(kind, include_extras=True)
+        needed = [each for each in hints if get_origin(marked[each]) is Required] or list(hints)[:1]
+        value = {each: next(samples(hints[each], each)).value for each in needed}
+        yield Sample(
+            value, {each: (hint, lambda inner, each=each: {**value, each: inner}) for each, hint in hints.items()}
+        )
+    elif origin in (Union, UnionType):
+        yield from (each for one in arguments if one is not NoneType for each in samples(one, name))
+    elif name in _VALUES:
+        yield Sample(_VALUES[name], {})
+    elif origin is Literal:
+        yield Sample(arguments[0], {})
+    elif origin is dict or kind is dict or "Mapping" in str(origin):
+        yield Sample({"a": "b"}, {})
+    elif arguments and kind is not tuple:
+        for one in samples(arguments[0], name):
+            yield Sample(
+                [one.value], {each: (hint, lambda v, put=put: [put(v)]) for each, (hint, put) in one.inner.items()}
+            )
+    else:
+        yield Sample({bool: True, int: 5, float: 5.0, str: "a"}.get(kind, {"a": "b"}), {})
 
 
 class Walk:
     """Asks of each field of a client's types what a server makes of it."""
 
-    def __init__(
-        self, server: Server, read: Callable[[Any], GenerationRequest], path: str, least: dict[str, Any]
-    ) -> None:
-        self.server, self.read, self.path, self.least = server, read, path, least
-        self.outcomes = Counter[str]()
+    def __init__(self, server: Server, read: Callable[[Any], GenerationRequest], path: str) -> None:
+        self.server, self.read, self.path = server, read, path
         self.silent: list[str] = []
         self._seen = dict[str, Any]()
 
@@ -88,42 +119,44 @@ class Walk:
             types = [
                 each.get("type") for each in (value if isinstance(value, list) else [value]) if isinstance(each, dict)
             ]
-            if isinstance(got, str):
-                self.outcomes["refused"] += 1
-            elif {place, *(f"{place}.{each}" for each in types)} & got[0]:
-                self.outcomes["named"] += 1
-            else:
-                others = [self.outcome(put(other)) for other in (None, *OTHERS.get(type(value), ()))]
-                if not inner and all(other == got for other in others) and place not in NAMES | IDS:
-                    self.silent.append(f"{place} = {json.dumps(value)[:80]}")
-                self.outcomes["acts"] += 1
-                for field, (hint, with_it) in inner.items():
-                    step = (field, str(hint))
-                    if step not in above:
-                        self.ask(hint, f"{place}.{field}", lambda one, f=with_it: put(f(one)), above | {step})
+            if isinstance(got, str) or {place, *(f"{place}.{each}" for each in types)} & got[0]:
+                continue  # refused, or named
+            others = [self.outcome(put(other)) for other in (None, *OTHERS.get(type(value), ()))]
+            if not inner and all(other == got for other in others) and place not in NAMES | IDS:
+                self.silent.append(f"{place} = {json.dumps(value)[:80]}")
+            for field, (hint, with_it) in inner.items():
+                step = (field, str(hint))
+                if step not in above:
+                    self.ask(hint, f"{place}.{field}", lambda one, f=with_it: put(f(one)), above | {step})
 
 
 OTHERS: dict[type, Any] = {str: ("other",), bool: (False,), int: (1,), float: (0.0,), dict: ({},), list: ([],)}
 
 
 @pytest.mark.parametrize(
-    ("path", "read", "least"),
+    ("path", "read", "least", "types"),
     [
-        ("/v1/chat/completions", partial(checked, ChatRequest), USER),
-        ("/v1/completions", partial(checked, CompletionRequest), {"prompt": "a"}),
-        ("/v1/responses", responses.chat_of, {"input": "a"}),
-        pytest.param("/v1/messages", messages.chat_of, USER, marks=pytest.mark.nightly),
+        ("/v1/chat/completions", partial(checked, ChatRequest), USER, "openai.types.chat.completion"),
+        ("/v1/completions", partial(checked, CompletionRequest), {"prompt": "a"}, "openai.types.completion"),
+        ("/v1/responses", responses.chat_of, {"input": "a"}, "openai.types.responses.response"),
+        *nightly(("/v1/messages", messages.chat_of, USER, "anthropic.types.message")),
+        *nightly(("/v1/messages", messages.chat_of, USER, "anthropic.types.beta.message")),
     ],
 )
 def test_a_field_at_any_depth_does_what_it_says_or_is_refused_or_is_named(
-    chatting: Server, path: str, read: Callable[[Any], GenerationRequest], least: Any, monkeypatch: pytest.MonkeyPatch
+    chatting: Server,
+    path: str,
+    read: Callable[[Any], GenerationRequest],
+    least: Any,
+    types: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """The types are those by which clients write requests; they are imported here, because each takes seconds."""
     monkeypatch.setattr(chatting.engine.model.tokenizer._tokenizer, "chat_template", SHOWN)
-    walk = Walk(chatting, read, path, least)
-    for kind in kinds_of(path):
-        for name, hint in fields_of(kind).items():
-            walk.ask(hint, name, lambda value, name=name: {**least, name: value}, frozenset())
-    print(walk.outcomes)
+    walk = Walk(chatting, read, path)
+    written = f"{types.rpartition('.')[2].title()}CreateParamsStreaming"
+    for name, hint in get_type_hints(getattr(import_module(f"{types}_create_params"), written)).items():
+        walk.ask(hint, name, lambda value, name=name: {**least, name: value}, frozenset())
     assert not walk.silent, "\n".join(walk.silent)
 
 
@@ -210,13 +243,17 @@ def test_promises_are_not_taken_silently() -> None:
     with pytest.raises(RequestRefused, match=r"background: .*nothing is stored.*, got true"):
         named_by({"background": True})
     assert named_by({"store": True, "include": ["message.output_text.logprobs"]}) == ["include", "store"]
-    assert named_by({"background": False, "store": False}) == []
-    assert named_by({"text": {"verbosity": "low"}, "tools": [{"type": "web_search"}]}) == [
-        "text.verbosity",
-        "tools.web_search",
-    ]
+    assert named_by({"background": False, "store": False, "guided_decoding_backend": ""}) == ["guided_decoding_backend"]
+    inner = {"type": "namespace", "name": "a", "tools": [{"type": "web_search"}, {"type": "namespace", "tools": []}]}
+    asked = {"text": {"verbosity": "low"}, "tools": [{"type": "web_search"}, inner]}
+    assert named_by(asked) == ["text.verbosity", "tools.name", "tools.tools.web_search", "tools.web_search"]
+    shown = {"logprobs": True, "top_logprobs": 2}
+    assert named_by(shown) == sorted(shown)
     thinking = {"thinking": {"type": "enabled", "budget_tokens": 5}, "output_config": {"effort": "low"}}
-    assert sorted(messages.chat_of({**USER, **thinking}).without_effect) == ["thinking.budget_tokens"]
+    choice = {"tool_choice": {"type": "auto", "name": "f"}}
+    request = messages.chat_of({**USER, **thinking, **shown, **choice})
+    assert request.without_effect == {"thinking.budget_tokens", "tool_choice.name", *shown}
+    assert request.shown_logprobs is None
 
 
 @pytest.mark.parametrize(
@@ -229,6 +266,8 @@ def test_promises_are_not_taken_silently() -> None:
         ("structured_outputs", {"grammar": 'root ::= "a"'}, ("grammar", 'root ::= "a"')),
         ("response_format", {"type": "json_object"}, ("json_schema", {"type": "object"})),
         ("response_format", {"type": "json_schema", "json_schema": {"schema": SCHEMA}}, ("json_schema", SCHEMA)),
+        ("response_format", {"type": "json_schema", "name": "a", "schema": SCHEMA}, ("json_schema", SCHEMA)),
+        ("response_format", {"type": "json_object", "schema": SCHEMA}, ("json_schema", SCHEMA)),
     ],
 )
 def test_a_request_has_one_form(field: str, value: Any, form: Any) -> None:
@@ -237,11 +276,45 @@ def test_a_request_has_one_form(field: str, value: Any, form: Any) -> None:
     other = {"structured_outputs": {"regex": "b"}, "response_format": {"type": "json_object"}}
     with pytest.raises(RequestRefused, match=r"expected none, because .* says what an answer looks like"):
         checked(ChatRequest, {**USER, **other, field: value})
-
-
-def test_empty_forms_ask_for_nothing() -> None:
     assert not checked(ChatRequest, {**USER, "grammar": "", "regex": "", "json_schema": None}).constrained
-    assert named_by({"guided_decoding_backend": "a"}) == ["guided_decoding_backend"]
+    if field == "response_format":
+        assert messages.chat_of({**USER, "output_format": value}).form == request.form
+
+
+def test_a_request_is_read_up_to_its_first_fault() -> None:
+    """Errors take a kilobyte each, and a request of the usual size can have millions."""
+    wrong: list[tuple[str, Any]] = [(field, [5] * 10) for field in ("messages", "tools", "modalities")]
+    wrong += [
+        ("prompt", ["a", *[5] * 10]),
+        ("prompt", [[5], *[[-1]] * 20]),
+        ("structured_outputs", {"choice": [5] * 10}),
+    ]
+    wrong += [("messages", [{"role": "user", "tool_calls": [5] * 10}]), ("logit_bias", dict.fromkeys(range(1 << 17)))]
+    for field, value in wrong:
+        kind = CompletionRequest if field == "prompt" else ChatRequest
+        with pytest.raises(ValidationError) as found:
+            kind.model_validate({**USER, field: value})
+        assert found.value.error_count() < 6, field  # one for each of the types that it may have
+
+
+@pytest.mark.nightly
+def test_no_conversation_takes_time_that_grows_with_its_square(chatting: Server) -> None:
+    many, tokenizer = 20_000, chatting.engine.model.tokenizer._tokenizer
+    calls = [{"id": f"c{at}", "function": {"name": "f"}} for at in range(many)]
+    results = [{"role": "tool", "tool_call_id": call["id"], "content": "r"} for call in calls]
+    raising = "{% if messages | length > 1 %}{{ raise_exception('roles') }}{% endif %}" + SHOWN
+    long = {"k" * (1 << 20): dict.fromkeys(map(str, range(many)))}
+    began = time.process_time()
+    for template, body in (
+        (SHOWN, {"messages": [{"role": "assistant", "tool_calls": calls}, *results]}),
+        (raising, {"messages": [{"role": "user", "content": "a" * 100}] * many}),
+        (SHOWN, {"messages": [{**USER["messages"][0], **{f"a{at}": 1 for at in range(many)}}]}),
+        (SHOWN, {**USER, "chat_template_kwargs": {"long": long}}),
+    ):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(tokenizer, "chat_template", template)
+            conversation_of(checked(ChatRequest, body), chatting.engine.model.tokenizer, {})
+    assert time.process_time() - began < 30
 
 
 def left_out(chatting: Server, schema: Any, strict: bool = False) -> list[str]:

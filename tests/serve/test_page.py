@@ -128,7 +128,6 @@ def test_a_conversation_in_a_browser(chatting: Server, tmp_path: Path) -> None:
             page.say("I co?")
             page.until(f"document.querySelector('#log .figures') && {idle}")
             assert page.value("document.querySelector('#log .assistant > div').innerHTML") == ELEMENTS
-            page.call("Page.captureScreenshot")
         page.value("document.getElementById('fresh').click()")
         page.say("dom " * 400)
         assert "at most 256 tokens" in page.until("document.querySelector('#log .error')?.textContent")
@@ -136,6 +135,8 @@ def test_a_conversation_in_a_browser(chatting: Server, tmp_path: Path) -> None:
         page.say("W domu")  # an answer in earnest, as long as the context allows
         page.until("document.querySelector('#log .assistant')?.textContent.length > 100")
         assert page.value("document.documentElement.scrollWidth <= innerWidth"), "wider than a narrow window"
+        page.value("fresh.click(); fetch = async () => new Response('Service Unavailable', {status: 503}); ask('a')")
+        assert page.until("document.querySelector('#log .error')?.textContent") == "The server answers 503."
 
 
 def test_the_server_s_own_page_may_ask_and_others_may_not(chatting: Server) -> None:
