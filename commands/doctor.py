@@ -10,9 +10,8 @@ import click
 
 from spectool.artifacts.atomic import require_writable
 from spectool.commands.shared.console import say, say_next, show
-from spectool.commands.shared.model_options import draft_model_option, model_option
+from spectool.commands.shared.model_options import draft_model_option, follow_rank_0, model_option, pipeline_option
 from spectool.commands.shared.options import Finite, command, option
-from spectool.commands.shared.spread import follow_rank_0, pipeline_option
 from spectool.measure.table import table
 from spectool.runtime.policy.pass_costs import PassCosts, costs_path, save_costs
 

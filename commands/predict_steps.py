@@ -75,12 +75,17 @@ class Prediction:
             ways = {**ways, MODEL: (None, model)} | ({BOTH: (look_ups, model)} if look_ups else {})
             shares = {MODEL: share(right)} | ({LOOK_UPS: share(right_proposals(look_ups, texts))} if look_ups else {})
             about["first guesses right"] = {name: round(each, 3) for name, each in shares.items()}
-            about["cost of a draft token"] = {name: each.cost_in_words for name, each in machines.items()}
+            about["cost of a draft token"] = {
+                name: "{:.3f} to {:.3f} plain passes".format(*(cost.token for cost in each.draft))
+                for name, each in machines.items()
+            }
         speeds = self._forecasts(texts, ways, machines or {"": Machine()})
         counts = spanning(list(speeds.values())[-1].values()).counts
-        facts = self._speeds(speeds, machines, as_json) if machines else _saved(counts)
+        saved = f"{1 - counts.passes / max(1, counts.tokens):.0%} fewer passes. What that gains depends on the machine"
+        unknown = {"summary": f"{saved}: add --here, or --on CHIP."}
+        facts = self._speeds(speeds, machines, as_json) if machines else unknown
         facts |= about | {"corpus": text.spec, "documents": len(texts), "tokenizer": target.name} | _figures(counts)
-        others = cheaper_weight_formats(self.chip, self.bits, self.mode) if self.chip else []
+        others = self.chip and cheaper_weight_formats(self.chip, self.bits, self.mode, experts=self.experts)
         facts |= {"other weights": others} if others or (self.chip and as_json) else {}
         if not as_json:
             click.echo(f"{facts.pop('summary')}\n")
@@ -172,11 +177,6 @@ def _beginning(texts: Sequence[Text], tokens: int) -> Iterator[Text]:
         if tokens > 0:
             yield Text(text.prompt, text.output[:tokens])
         tokens -= len(text.output)
-
-
-def _saved(counts: DraftStatistics) -> dict[str, Any]:
-    saved = 1 - counts.passes / max(1, counts.tokens)
-    return {"summary": f"{saved:.0%} fewer passes. What that gains depends on the machine: add --here, or --on CHIP."}
 
 
 def _figures(counts: DraftStatistics) -> dict[str, Any]:

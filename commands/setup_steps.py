@@ -3,6 +3,7 @@
 import json
 import shlex
 import shutil
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,11 +28,11 @@ from spectool.build.corpus_reading import quiet
 from spectool.build.packs.bundled import bundled_packs
 from spectool.build.packs.stage import count_and_build, described, open_pack
 from spectool.build.pruning.stage import prune_model
+from spectool.commands.bench import drafter_of
 from spectool.commands.build_dict import options_for
 from spectool.commands.doctor import measured
 from spectool.commands.prune_draft import draft_name, model_directory, with_guesses
 from spectool.commands.shared.console import open_text, progress, say, show
-from spectool.commands.shared.drafter_spec import drafter_of
 from spectool.commands.shared.tokenizers import named_tokenizer
 from spectool.corpora import Corpus, open_corpus, preset_for, sample_names
 from spectool.measure.bench.page import summary_table
@@ -87,11 +88,17 @@ class Setup:
         """Make all that is missing, measure it, and print what to use from now on."""
         if self.language not in LANGUAGES and (base := self.language.partition("-")[0]) in LANGUAGES:
             self.language = base
-        self._check()
-        draft = None if self.draft_model in (None, AUTO) else self._fitting(str(self.draft_model))
-        packs, texts = self._sources()
+        packs, named = self._sources()
+        try:
+            self._check(named)
+            draft = None if self.draft_model in (None, AUTO) else self._fitting(str(self.draft_model))
+            say("This takes some minutes, longer with a slow model. Close other programs, because passes are timed.")
+            say("You can stop with Ctrl-C and continue later with the same command, which keeps what is finished.")
+            texts = list(map(local, named))
+        except (CorpusError, MissingExtra) as error:
+            raise error if self.corpora else type(error)(f"{error}. Or name text of your own: --corpus FILE") from error
         named_tokenizer(self.model)  # for `inspect`
-        for name, pack in zip(self.packs, packs, strict=True):
+        for name, pack in packs.items():
             self._dictionary(name, [pack], None)
         for text in texts:
             self._dictionary(text, [], open_corpus(text))
@@ -101,21 +108,28 @@ class Setup:
             say(found.promise(self.language))
             draft = self._fitting(self.draft_model)
         if self.draft_model is not None and draft is not None:
-            used = self._prepare(self.draft_model, draft, packs, texts)
+            used = self._prepare(self.draft_model, draft, list(packs.values()), texts)
             self.draft_options = ["--draft-model", used]
             self._doctor(used)
         measurable = self.language in LANGUAGES or texts
         self._print(self._bench(texts) if measurable else None, as_json)
 
-    def _check(self) -> None:
-        """See that all that was named is there and can be read."""
-        for spec in self.corpora:
+    def _sources(self) -> tuple[dict[str, Pack], Sequence[str]]:
+        """Packs by name, and names of texts that all is made from; text of the hub where no pack has the language."""
+        packs, bundled = {name: open_pack(name) for name in self.packs}, bundled_packs()
+        if not packs and (code := self.language.partition("-")[0]) in bundled:
+            packs[code] = Pack(bundled[code])
+        return packs, self.corpora or ([] if packs else [preset_for(self.language)])
+
+    def _check(self, texts: Sequence[str]) -> None:
+        """See that all that was named is there and can be read; models come last, which may have to be fetched."""
+        for spec in texts:
             corpus = open_text(spec)  # says which files are left out
             if corpus.files:
-                list(islice(corpus, _READ_FIRST))
+                deque(islice(corpus, _READ_FIRST), maxlen=0)
         for name in (self.model, self.draft_model):
             if name not in (None, AUTO):
-                model_directory(name)  # which may have to be fetched
+                model_directory(name)
         self.target, self.loaded = open_tokenizer(self.model), load_model(self.model, lazy=True)[0]
 
     def _fitting(self, name: str) -> Tokenizer:
@@ -135,18 +149,6 @@ class Setup:
             )
         return draft
 
-    def _sources(self) -> tuple[list[Pack], list[str]]:
-        """Packs and local texts that all is made from; text of the hub where no pack has the language."""
-        say("This takes some minutes, longer with a slow model. Close other programs, because passes are timed.")
-        say("You can stop with Ctrl-C and continue later with the same command, which keeps what is finished.")
-        self.packs = self.packs or [*(bundled_packs().keys() & {self.language.partition("-")[0]})]
-        packs = list(map(open_pack, self.packs))
-        named = self.corpora or ([] if packs else [preset_for(self.language)])
-        try:
-            return packs, list(map(local, named))
-        except (CorpusError, MissingExtra) as error:
-            raise error if self.corpora else type(error)(f"{error}. Or name text of your own: --corpus FILE") from error
-
     def _step(self, name: str, what: object, kept: bool, make: Callable[[], object]) -> None:
         """Do a step, unless what it makes is kept from an earlier run."""
         say(f"{'there already' if kept else 'running'}: {name}, {what}")
@@ -155,7 +157,8 @@ class Setup:
         self.steps.append({"step": name, "made": str(what), "kept": kept})
 
     def _dictionary(self, source: str, packs: Sequence[Pack], corpus: Corpus | None) -> None:
-        path = default_path(f"{slug(source)}-{digest(place_of(source))}.{self.target.fingerprint[:8]}.dict")
+        place = place_of(source) if corpus or self.packs else source  # a folder may have the name of the language
+        path = default_path(f"{slug(source)}-{digest(place)}.{self.target.fingerprint[:8]}.dict")
         inputs = {"packs": described(packs)} if corpus is None else {"files": corpus.describe_inputs()}
         make = partial(count_and_build, self.target, corpus, path, options_for(corpus), say, packs)
         self._step("build-dict", path.name, _is_made_from(_manifest(path), inputs), make)
@@ -170,25 +173,28 @@ class Setup:
         if text == "sample:all":
             others = ", ".join(sample_names())
             say(f"no text in {language} is bundled, so the samples of {others} stand in for it; --corpus names some")
-        used = draft_name(name, [self.language])
+        used, source = draft_name(name, [self.language]), place_of(name)
+        there = read_record(draft_path(used))
+        if there is not None and there.statistics.get("source") != source:
+            used += f"-{digest(source)}"  # what another model, or `prune-draft`, has made under that name stays
         path, record = draft_path(used), read_record(draft_path(used))
         files = [file for each in texts for file in open_corpus(each).describe_inputs()]
         inputs = {"packs": described(packs), "files": files}
-        kept = (
-            _is_made_from(record, inputs, whole=draft.fingerprint)
-            and "forms" in record.statistics
-            and record.tokenizers["whole"].get("name") == draft.identity["name"]
-            and not _is_newer(model_directory(name), path / RECORD)
+        kept = _is_made_from(record, inputs, whole=draft.fingerprint) and not _is_newer(
+            model_directory(name), path / RECORD
         )
         if bundled and not kept:
             _require_language(name, draft, self.target, passages(bundled))
 
         def make() -> None:
-            shutil.rmtree(path, ignore_errors=True)
+            new = draft_path(".new") / used  # what is there is used until then
+            shutil.rmtree(new, ignore_errors=True)
             tried, corpora = passages(text), list(map(open_corpus, texts))
             forms = partial(keep_fastest, texts=tried, progress=say)
-            finish = partial(with_guesses, form=forms, texts=tried)
-            prune_model(model_directory(name), draft, corpora, path, say, packs=packs, finish=finish)
+            finish = partial(with_guesses, form=lambda directory: forms(directory) | {"source": source}, texts=tried)
+            prune_model(model_directory(name), draft, corpora, new, say, packs=packs, finish=finish)
+            shutil.rmtree(path, ignore_errors=True)
+            new.rename(path)
 
         self._step("prune-draft", used, kept, make)
         pruned = open_tokenizer(path)

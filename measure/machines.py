@@ -66,12 +66,6 @@ class Machine(NamedTuple):
         """Tokens a second without drafts, after a short context, if that was measured."""
         return 1 / self.costs.plain[min(self.costs.plain)] if self.costs else None
 
-    @property
-    def cost_in_words(self) -> str:
-        """What a token of the draft model costs."""
-        low, high = self.draft
-        return f"{low.token:.3f} to {high.token:.3f} plain passes"
-
     def not_known(self, size: float | None) -> Iterator[str]:
         """What may differ from the measurement, in words."""
         if self.row and self.row.scope == "matrix":
@@ -218,7 +212,8 @@ def cheaper_here(model: Any, costs: PassCosts) -> list[str]:
     bits, mode, _ = weights_form(model)
     if advice := blas_advice(model):
         return [advice]
-    return cheaper_weight_formats(chip_name(), bits, mode, PassCurve(costs.seconds, costs.plain, costs.final))
+    curve = PassCurve(costs.seconds, costs.plain, costs.final)
+    return cheaper_weight_formats(chip_name(), bits, mode, curve, experts=has_experts(model))
 
 
 def row_to_share(model: Any, costs: PassCosts) -> ChipCosts:

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from spectool import SpectoolError
 from spectool.artifacts.default_paths import AUTO, find_artifact
 from spectool.commands.shared.console import say
 from spectool.commands.shared.options import (
@@ -24,10 +25,10 @@ from spectool.commands.shared.options import (
     path_option,
     some_text,
 )
-from spectool.commands.shared.spread import pipeline_option
 from spectool.runtime.settings import LONGEST_DRAFT, PENALTIES, SAMPLER, SETTINGS, Setting
 
 _LONG_PROMPT = 256  # tokens, which a large model reads for seconds
+_CHECKED_EVERY = 16  # passes in a group of processes, with --debug
 
 
 class DraftLength(Whole):
@@ -52,6 +53,12 @@ model_option = partial(
 draft_model_option = partial(option, "--draft-model", "--draft", "draft_model", metavar="D")
 alignment_option = partial(path_option, "--alignment", metavar="FILE")
 adapter_option = partial(path_option, "--adapter-path", metavar="DIR", help="LoRA adapter of the model, as for mlx-lm.")
+pipeline_option = partial(
+    option,
+    "--pipeline",
+    is_flag=True,
+    help="Under mlx.launch, give each process some of the layers, and not a part of every layer.",
+)
 min_draft_prob_option = partial(
     option,
     "--min-draft-prob",
@@ -175,6 +182,38 @@ model_options = option_group(
     kv_bits_option(),
 )
 """What `open_model` takes, and ``system_prompt`` and ``template_variables``."""
+
+
+def follow_rank_0(model: str, pipeline: bool, adapter_path: Any = None) -> None:
+    """Under ``mlx.launch``, where all processes run the same command: follow rank 0 until it ends.
+
+    Returns on rank 0, and where there is one process.
+    """
+    from spectool.runtime.groups import rank_0
+    from spectool.runtime.groups.meeting import joined, world
+
+    if world().size() == 1:
+        if pipeline:
+            raise click.UsageError(
+                "--pipeline is for a model on several processes: mlx.launch -n 2 spectool … --pipeline"
+            )
+        return
+    watch, context = joined(), click.get_current_context()
+
+    def tell() -> None:
+        if isinstance(error := sys.exception(), Exception):
+            watch.end(SpectoolError(error))
+
+    context.call_on_close(tell)
+    if context.find_root().params.get("debug"):
+        rank_0.checked_every = _CHECKED_EVERY
+    if world().rank() == 0:
+        return
+
+    from spectool.runtime.groups import others
+    from spectool.runtime.loading import load_model
+
+    others.follow_rank_0(load_model(model, adapter_path, pipeline=pipeline)[0])
 
 
 def sources_of(settings: dict[str, Any]) -> dict[str, Any]:

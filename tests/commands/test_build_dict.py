@@ -6,7 +6,7 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers
 
-from spectool.artifacts.default_paths import place_of
+from spectool.artifacts.default_paths import place_of, slug
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.running import run
 
@@ -30,6 +30,9 @@ def test_texts_of_the_same_name_make_two_dictionaries(tmp_path: Path, monkeypatc
         assert run(*asked).exit_code == 0
     assert len(list((tmp_path / "cache").glob("texts.*.dict"))) == 2
     monkeypatch.chdir(tmp_path / "law")
+    assert [slug(name) for name in (".", "texts/..", "../law")] == ["law"] * 3, (
+        "a name that begins with a dot is hidden"
+    )
     assert place_of("texts#body") == f"{tmp_path}/law/texts#body" and place_of("sample:pl") == "sample:pl"
 
 

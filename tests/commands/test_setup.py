@@ -19,9 +19,11 @@ from mlx_lm.models import llama
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
+from spectool.artifacts.default_paths import digest
 from spectool.artifacts.pruned_draft import honesty_of, read_record
 from spectool.build.alignment import check
 from spectool.build.alignment.replayed_text import Written, written
+from spectool.build.packs.stage import open_pack
 from spectool.commands.prune_draft import model_directory
 from spectool.commands.setup_steps import ALL, DRAFT, LOOK_UPS, PLAIN, Setup, local
 from spectool.corpora import sample_path
@@ -31,6 +33,7 @@ from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter
 from spectool.tests.measure.bench.runs import block, generation, run_of
 from spectool.tests.running import error_of, figures, run
+from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
 TARGET, DRAFT_MODEL = demo_path("target"), demo_path("draft")
@@ -147,6 +150,9 @@ def test_a_text_that_is_fetched_is_kept_with_its_documents(
         (("gone/model.gguf", "--language", "pl"), "GGUF files cannot be read"),
         ((TARGET, "--language", "cs"), "--corpus"),
         ((TARGET, "--language", "cs"), "spectool pack"),
+        (("owner/model", "--language", "cs"), "cs: no preset has text"),  # before the model is fetched
+        (("owner/model", "--language", "pl", "--pack", "typo"), "typo: no such pack"),
+        (("owner/model", "--language", "pl"), "owner/model"),
         ((TARGET, "--language", "pl", "--corpus", "cp1250.txt"), "cp1250.txt:1: expected UTF-8"),
         ((TARGET, "--language", "pl", "--corpus", "nothing.txt"), "nothing.txt"),
         ((TARGET, "--language", "pl", "--corpus", "sample:pl", "--draft-model", "nowhere"), "nowhere"),
@@ -163,6 +169,21 @@ def test_what_is_not_there_is_named_before_anything_is_made(
     (tmp_path / "cp1250.txt").write_bytes("Zażółć gęślą jaźń, mówi ktoś.\n".encode("cp1250") * 9)
     assert named in error_of(run("setup", *arguments))
     assert not list(cache.rglob("*"))
+
+
+def test_a_folder_with_the_name_of_the_language_is_no_pack(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts may lie there. The dictionary is found again from other places."""
+    (tmp_path / "pl").mkdir()
+    monkeypatch.chdir(tmp_path)
+    made, steps = Setup(str(TARGET), "pl", [], [], None, 1.0), list[Any]()
+    packs, texts = made._sources()
+    assert (packs["pl"].path, texts) == (open_pack("pl").path, [])
+    made.target = open_tokenizer(TARGET)
+    monkeypatch.setattr(Setup, "_step", lambda self, *step: steps.append(step[1]))
+    made._dictionary("pl", [packs["pl"]], None)
+    assert steps[0].startswith(f"pl-{digest('pl')}.")
 
 
 def test_a_model_in_the_home_directory_has_a_short_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +223,23 @@ def test_a_draft_model_needs_no_text_and_the_command_no_paths(
     again = figures(*asked)
     assert [(step, was or step == "doctor") for step, was in kept(again)] == [(step, True) for step, _ in kept(found)]
     os.utime(other_draft / "model.safetensors", times=(2**32, 2**32))  # trained again
+    with monkeypatch.context() as patch:
+        patch.setattr("spectool.commands.setup_steps.with_guesses", interrupt)
+        assert run(*asked).exit_code == 130
+    assert read_record(cache / "drafts" / made[-1]) == record, "it is used until there is a new one"
     assert dict(kept(figures(*asked)))["prune-draft"] is False
+
+    (other_draft.parent / "b").mkdir()
+    namesake = shutil.copytree(other_draft, other_draft.parent / "b" / other_draft.name)
+    other = shlex.split(figures("setup", TARGET, *BRIEF, "--pack", polish, "--draft-model", namesake)["command"])
+    assert made[-1] in {each["made"] for each in figures(*asked)["steps"]}
+    drafts = {path.name: read_record(path) for path in cache.glob("drafts/[!.]*")}
+    assert len(drafts) == 2 and all(each and each.tokenizers["pruned"]["name"] == name for name, each in drafts.items())
+    assert "--draft-model" not in other or other[-1] in drafts.keys() - {made[-1]}
+
+
+def interrupt(*arguments: object, **options: object) -> None:
+    raise KeyboardInterrupt
 
 
 def random_model(out: Path, tokenizer: Path, ids: int) -> Path:

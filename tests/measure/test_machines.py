@@ -49,6 +49,8 @@ def test_steep_weights_are_told_of_cheaper_ones(monkeypatch: pytest.MonkeyPatch)
     assert any("mxfp4" in note and "--q-bits 4" in note for note in cheaper_here(model, STEEP))
     flat = replace(STEEP, seconds={64: {1: 1.0, 4: 1.05}})
     assert cheaper_here(model, flat) == []  # as it was measured here, whatever was published
+    monkeypatch.setattr(machines, "has_experts", lambda model: True)
+    assert cheaper_here(model, STEEP) == []  # what was published of other models says nothing of experts
 
 
 @pytest.mark.parametrize(
