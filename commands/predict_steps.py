@@ -56,9 +56,9 @@ class Prediction:
     def run(self, as_json: bool) -> None:
         """Replay the text, and print what it says."""
         self._check()
-        machines = self._machines()
         found = [Dictionary(find_artifact(path, ".dict")) for path in self.dictionaries]
         text = open_text(self.corpus or _sample_for(found))
+        machines = self._machines()
         say(f"opening {self.tokenizer}" if self.tokenizer else "opening the dictionary's tokenizer")
         target = named_tokenizer(self.tokenizer) if self.tokenizer else own_tokenizer(found[0])
         limit = self.max_tokens or (_TOKENS if machines else 0)
@@ -102,6 +102,10 @@ class Prediction:
             raise click.UsageError("--alignment is for a draft model: name it with --draft-model D")
         if self.draft_model and not (self.here or self.chip):
             raise click.UsageError("--draft-model: what it gains depends on the machine: add --here, or --on CHIP")
+        if not self.chip and (self.bits, self.mode, self.size, self.experts) != (4, "affine", None, False):
+            raise click.UsageError(
+                "--bits, --mode, --size and --experts say what runs on another machine: add --on CHIP"
+            )
         if self.draft_model and self.chip and self.experts:
             raise click.UsageError("--draft-model: what a plain pass of experts takes is not known; measure it, --here")
 

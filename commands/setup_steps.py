@@ -47,7 +47,7 @@ from spectool.measure.machines import cheaper_here
 from spectool.measure.predict import Text
 from spectool.runtime.drafters.draft_model import vocabulary_mismatch
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.runtime.loading import load_model, open_dictionaries
+from spectool.runtime.loading import load_model, local_model, open_dictionaries
 from spectool.runtime.mlx_lm_compat import get_total_parameters
 from spectool.runtime.policy.costs import known_costs
 from spectool.tokenization.opening import open_tokenizer
@@ -127,9 +127,10 @@ class Setup:
             corpus = open_text(spec)  # says which files are left out
             if corpus.files:
                 deque(islice(corpus, _READ_FIRST), maxlen=0)
-        for name in (self.model, self.draft_model):
-            if name not in (None, AUTO):
-                model_directory(name)
+        names = [self.model, *([] if self.draft_model in (None, AUTO) else [str(self.draft_model)])]
+        for see in (local_model, model_directory):
+            for name in names:
+                see(name)
         self.target, self.loaded = open_tokenizer(self.model), load_model(self.model, lazy=True)[0]
 
     def _fitting(self, name: str) -> Tokenizer:
@@ -180,9 +181,8 @@ class Setup:
         path, record = draft_path(used), read_record(draft_path(used))
         files = [file for each in texts for file in open_corpus(each).describe_inputs()]
         inputs = {"packs": described(packs), "files": files}
-        kept = _is_made_from(record, inputs, whole=draft.fingerprint) and not _is_newer(
-            model_directory(name), path / RECORD
-        )
+        changed = max((each.stat().st_mtime for each in model_directory(name).glob("model*.safetensors")), default=0)
+        kept = _is_made_from(record, inputs, whole=draft.fingerprint) and changed <= (path / RECORD).stat().st_mtime
         if bundled and not kept:
             _require_language(name, draft, self.target, passages(bundled))
 
@@ -320,11 +320,6 @@ def _manifest(path: Path) -> Manifest | None:
     with suppress(ArtifactError):
         return open_artifact(path).manifest  # which another version could not read
     return None
-
-
-def _is_newer(model: Path, made: Path) -> bool:
-    """Whether the weights of a model have changed since something was made of them."""
-    return any(file.stat().st_mtime > made.stat().st_mtime for file in model.glob("model*.safetensors"))
 
 
 def _is_made_from(manifest: Manifest | None, inputs: dict[str, Any], **fingerprints: str) -> TypeGuard[Manifest]:

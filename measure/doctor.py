@@ -1,8 +1,7 @@
 """What a pass of a model costs on this machine by the number of tokens in it, and where that leaves drafts.
 
-Verifying k draft tokens takes a pass over 1 + k rows. On a GPU, and on a CPU with a good BLAS library, such a pass
-takes hardly longer than one over a single row up to some number of rows, and then rises in steps. Where the steps are
-differs from machine to machine and from model to model, so it is measured rather than assumed.
+Verifying k draft tokens takes a pass over 1 + k rows. Up to some number of rows it takes hardly longer than one over a
+single row, and then rises in steps, which differ from machine to machine and from model to model.
 """
 
 import math

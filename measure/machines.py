@@ -98,8 +98,8 @@ class Machine(NamedTuple):
         if self.costs is None:
             low, high = cost_range(self.chip, weights, self.weights)
             return low.token, high.token
-        layer = layers * seconds_of_a_layer() / self.costs.plain[min(self.costs.plain)]
-        return weights / self.weights + _LAYERS[0] * layer, weights / self.weights + _LAYERS[1] * layer
+        layers *= seconds_of_a_layer() / self.costs.plain[min(self.costs.plain)]
+        return weights / self.weights + _LAYERS[0] * layers, weights / self.weights + _LAYERS[1] * layers
 
 
 @cache
@@ -185,11 +185,8 @@ def _near(size: float, row: ChipCosts) -> bool:
 
 def weights_form(model: Any) -> tuple[int, Any, int | None]:
     """Bits, mode and group of most of a model's weights."""
-    found: Counter[tuple[int, str, int | None]] = Counter()
-    for module in model.modules():
-        if hasattr(module, "bits") and hasattr(module, "group_size"):
-            found[module.bits, getattr(module, "mode", "affine"), module.group_size] += 1
-    if found:
+    quantised = (each for each in model.modules() if hasattr(each, "bits") and hasattr(each, "group_size"))
+    if found := Counter((each.bits, getattr(each, "mode", "affine"), each.group_size) for each in quantised):
         return found.most_common(1)[0][0]
     weights: Any = tree_flatten(model.parameters())
     return 8 * max(weights, key=lambda each: each[1].size)[1].itemsize, "none", None

@@ -37,18 +37,14 @@ class Text(NamedTuple):
 
 
 class RecordedModel(Drafter):
-    """Proposes what a draft model does, which is asked for each number of tokens at a place of a text only once.
-
-    Attributes:
-        asked: For each time it was asked in a replay, the tokens of the text that it had to read first, and its passes.
-    """
+    """Proposes what a draft model does, which is asked for each number of tokens at a place of a text only once."""
 
     costs_a_pass, passes = True, 0
 
     def __init__(self, drafter: Drafter) -> None:
         """Ask ``drafter``."""
         self.name, self.longest, self.honesty = drafter.name, drafter.longest, drafter.honesty
-        self.asked = list[tuple[int, int]]()
+        self.asked = list[tuple[int, int]]()  # each time in a replay: tokens that it had to read first, and its passes
         self._drafter = drafter
         self._said = dict[tuple[int, int], tuple[Proposal, int]]()  # with its passes, by place and number of tokens
         self.start(())

@@ -219,6 +219,7 @@ def follow_rank_0(model: str, pipeline: bool, adapter_path: Any = None) -> None:
 def sources_of(settings: dict[str, Any]) -> dict[str, Any]:
     """What drafts, taken out of ``settings``: arguments of `load_drafter`."""
     from spectool.artifacts.artifact import read_manifest
+    from spectool.runtime.loading import local_model
 
     sources = {name: settings.pop(name) for name in DRAFT_SOURCES}
     if settings.pop("no_dict"):
@@ -228,17 +229,15 @@ def sources_of(settings: dict[str, Any]) -> dict[str, Any]:
     files = [(name, ".dict") for name in sources["dictionary"] if name != AUTO]
     for name, suffix in [*files, *([(sources["alignment"], ".align")] if sources["alignment"] else [])]:
         read_manifest(find_artifact(Path(name), suffix))  # a mistake is said before a model is fetched
+    if sources["draft_model"] not in (None, AUTO):
+        local_model(sources["draft_model"])
     return sources
 
 
 def open_model(
     name: str, adapter_path: Path | None, pipeline: bool, **settings: Any
 ) -> tuple[Any, Any, dict[str, Any]]:
-    """Load a model and its drafter; ``settings`` are the other values of `model_options`.
-
-    Returns:
-        The model, its tokenizer, and arguments of ``stream_generate``, including the drafter.
-    """
+    """A model by the values of `model_options`, its tokenizer, and arguments of ``stream_generate``, with a drafter."""
     sources = sources_of(settings)
 
     import mlx.core as mx

@@ -61,17 +61,14 @@ def test_a_report_that_lacks_figures_gets_no_verdict(good: Manifest) -> None:
 
 def test_a_pair_whose_tokenizers_fit_is_fine_and_one_whose_joins_are_lost_is_not(good: Manifest) -> None:
     s, manifest = changeable(good)
-    found = judgement(good)
-    assert (
-        found["usable"]
-        and f"as {s['target_to_draft']['tokens'] / s['draft_to_target']['tokens']:.2f} target" in found["verdict"]
-    )
+    found, length = judgement(good), s["target_to_draft"]["tokens"] / s["draft_to_target"]["tokens"]
+    assert found["usable"] and f"as {length:.2f} target" in found["verdict"]
     compared = s["target"]["check"]
     compared["different"] = compared["places"] // 50
     assert judgement(manifest)["usable"] is False
 
 
-def test_text_that_one_side_does_not_keep_tells_nothing_but_that(good: Manifest) -> None:
+def test_text_that_a_side_does_not_keep_tells_nothing_but_that(good: Manifest) -> None:
     s, manifest = changeable(good)
     s["draft_to_target"] |= {"texts": 1, "lossy_texts": 9}
     s["draft"]["limits"] = ["lower-cases"]
@@ -79,11 +76,7 @@ def test_text_that_one_side_does_not_keep_tells_nothing_but_that(good: Manifest)
     s["draft_to_target"]["texts"] = 0
     assert found["usable"] is None and judgement(manifest)["usable"] is False
     assert "the draft's lower-cases" in found["verdict"]
-
-
-def test_an_empty_text_is_not_taken_for_a_bad_pair(good: Manifest) -> None:
-    s, manifest = changeable(good)
     for counts in (s["draft_to_target"], s["target_to_draft"]):
         counts |= {"texts": 0, "tokens": 0, "lossy_texts": 0}
     found = judgement(manifest)
-    assert found["usable"] is None and found["verdict"].startswith("nothing can be said")
+    assert found["usable"] is None and found["verdict"].startswith("nothing can be said"), "an empty text"

@@ -21,14 +21,15 @@ def test_unknown_tokens_make_no_dictionary(tmp_path: Path) -> None:
     assert found.exit_code == 1 and "knows none of this text" in found.stderr
 
 
-def test_texts_of_the_same_name_make_two_dictionaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / "cache"))
+def test_texts_of_the_same_name_make_two_dictionaries(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for folder in ("law", "medicine", "law"):
         (tmp_path / folder / "texts").mkdir(parents=True, exist_ok=True)
         (tmp_path / folder / "texts" / "a.txt").write_text(f"Most w {folder}. " * 9)
         asked = ("build-dict", "--tokenizer", demo_path("target"), "--corpus", tmp_path / folder / "texts")
         assert run(*asked).exit_code == 0
-    assert len(list((tmp_path / "cache").glob("texts.*.dict"))) == 2
+    assert len(list(cache.glob("texts.*.dict"))) == 2
     monkeypatch.chdir(tmp_path / "law")
     assert [slug(name) for name in (".", "texts/..", "../law")] == ["law"] * 3, (
         "a name that begins with a dot is hidden"

@@ -44,13 +44,11 @@ SAID = ["running: build-dict, pl-", "running: build-dict, sample-pl", DOCTOR[0],
 SAID += ["running: align, ", DOCTOR[1], "measuring "]
 
 
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder in place of the user's cache, on a machine where nothing disturbs a measurement."""
+@pytest.fixture(autouse=True)
+def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine where nothing disturbs a measurement."""
     monkeypatch.setattr("spectool.measure.doctor.ALIKE", 1e9)
     monkeypatch.setattr("spectool.runtime.policy.costs._doubt", lambda key: None)
-    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / "cache" / name))
-    return tmp_path / "cache" / "spectool"
 
 
 @pytest.fixture
@@ -67,22 +65,24 @@ def other_draft(tmp_path: Path) -> Path:
     return out
 
 
+def small_pack(language: str, text: object, out: Path) -> Path:
+    done = run("pack", text, "--language", language, "--min-count", 1, "-o", out)
+    assert done.exit_code == 0, done.output
+    return out
+
+
 @pytest.fixture
 def german(tmp_path: Path) -> Path:
     """A pack of a language in which spectool has neither text nor prompts."""
     lines = ["Der Fluss fließt durch die Stadt und die Leute gehen über die Brücke nach Hause."] * 20
     (tmp_path / "de.txt").write_text("\n".join(lines), encoding="utf-8")
-    done = run("pack", tmp_path / "de.txt", "--language", "de", "-o", tmp_path / "de.pack")
-    assert done.exit_code == 0, done.output
-    return tmp_path / "de.pack"
+    return small_pack("de", tmp_path / "de.txt", tmp_path / "de.pack")
 
 
 @pytest.fixture
 def polish(tmp_path: Path) -> Path:
     """A small pack, which is compiled in a second."""
-    done = run("pack", "sample:pl", "--language", "pl", "--min-count", 1, "-o", tmp_path / "small.pack")
-    assert done.exit_code == 0, done.output
-    return tmp_path / "small.pack"
+    return small_pack("pl", "sample:pl", tmp_path / "small.pack")
 
 
 def kept(found: dict[str, Any]) -> list[tuple[str, bool]]:
@@ -90,20 +90,27 @@ def kept(found: dict[str, Any]) -> list[tuple[str, bool]]:
 
 
 @pytest.mark.nightly
-def test_what_is_built_is_found_by_the_command_that_is_recommended(cache: Path, text: Path) -> None:
+def test_what_is_built_is_found_by_the_command_that_is_recommended(
+    cache: Path, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bundled language needs neither text nor network."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    assert kept(figures("setup", TARGET, *BRIEF)) == [("build-dict", False), ("doctor", False)]
     found = figures("setup", TARGET, *BRIEF, "--corpus", text)
-    assert kept(found) == [("build-dict", False), ("build-dict", False), ("doctor", False)]
-    assert len(dictionaries := sorted(cache.glob("*.dict"))) == 2
+    assert kept(found) == [("build-dict", True), ("build-dict", False), ("doctor", True)]
+    dictionaries = sorted(cache.glob("*.dict"))
+    assert len(dictionaries) == 2
     done = run("generate", "--model", TARGET, "--prompt", "Most w", "--max-tokens", 2, "--no-history")
     assert all(dictionary.name in done.stderr for dictionary in dictionaries)
     recommended = shlex.split(found["command"])
     assert recommended[0] == "spectool"
     assert run(*recommended[1:], "--prompt", "Most w", "--max-tokens", 2).exit_code == 0
 
-    before = {path: path.stat().st_mtime_ns for path in cache.glob("*.dict")}
+    before = {path: path.stat().st_mtime_ns for path in dictionaries}
     again = figures("setup", TARGET, *BRIEF, "--corpus", text)
     assert kept(again) == [("build-dict", True), ("build-dict", True), ("doctor", True)]
-    assert {path: path.stat().st_mtime_ns for path in cache.glob("*.dict")} == before
+    assert {path: path.stat().st_mtime_ns for path in dictionaries} == before
     assert again["run"] == found["run"] and len(list((cache / "setup").iterdir())) == 1
 
     with text.open("a", encoding="utf-8") as stream:
@@ -111,17 +118,6 @@ def test_what_is_built_is_found_by_the_command_that_is_recommended(cache: Path, 
     changed = figures("setup", TARGET, *BRIEF, "--corpus", text)
     assert kept(changed) == [("build-dict", True), ("build-dict", False), ("doctor", True)]
     assert sorted(cache.glob("*.dict")) == dictionaries  # replaced, so that only the new one is found
-
-
-@pytest.mark.nightly
-def test_a_bundled_language_needs_neither_text_nor_network(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    assert kept(figures("setup", TARGET, *BRIEF)) == [("build-dict", False), ("doctor", False)]
-    (dictionary,) = cache.glob("*.dict")
-    done = run("generate", "--model", TARGET, "--prompt", "Most w", "--max-tokens", 2, "--no-history")
-    assert dictionary.name in done.stderr
-    assert kept(figures("setup", TARGET, *BRIEF)) == [("build-dict", True), ("doctor", True)]
 
 
 def test_a_text_that_is_fetched_is_kept_with_its_documents(
@@ -152,6 +148,7 @@ def test_a_text_that_is_fetched_is_kept_with_its_documents(
         ((TARGET, "--language", "cs"), "spectool pack"),
         (("owner/model", "--language", "cs"), "cs: no preset has text"),  # before the model is fetched
         (("owner/model", "--language", "pl", "--pack", "typo"), "typo: no such pack"),
+        (("owner/model", "--language", "pl", "--draft-model", "./gone"), "./gone: no such directory"),
         (("owner/model", "--language", "pl"), "owner/model"),
         ((TARGET, "--language", "pl", "--corpus", "cp1250.txt"), "cp1250.txt:1: expected UTF-8"),
         ((TARGET, "--language", "pl", "--corpus", "nothing.txt"), "nothing.txt"),

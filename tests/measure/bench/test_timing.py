@@ -181,12 +181,7 @@ def test_an_output_that_leaves_plain_decodings_has_the_gap_of_the_logits_there(m
     other = replace(plain, output=(*plain.output[:3], 0, 0, 0))
     logits = model(mx.array([*PROMPT, *plain.output[:3]])[None])[0, -1].tolist()
     best, second = sorted(logits, reverse=True)[:2]
-    rows = list[int]()
-
-    def noted(model: Any, tokens: mx.array, cache: Any = None) -> mx.array:
-        rows.append(tokens.size)
-        return forward(model, tokens, cache)
-
-    monkeypatch.setattr("spectool.measure.bench.run.forward", noted)
+    rows, noted = list[int](), "spectool.measure.bench.run.forward"
+    monkeypatch.setattr(noted, lambda model, tokens, cache: rows.append(tokens.size) or forward(model, tokens, cache))
     assert target._with_gap(other, PROMPT, plain.output).gap == pytest.approx(best - second, abs=1e-3)
     assert rows == [1], "the logits of a whole prompt would take gigabytes"

@@ -56,10 +56,7 @@ def test_a_draft_model_pays_where_its_passes_are_cheap(chip: str, pays: bool, mo
     assert advise(large_model(), "xx").sentence("./Bielik-11B", "xx").startswith("No draft model in the table")
 
 
-def test_what_was_measured_here_comes_before_what_was_published(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / name))
+def test_what_was_measured_here_comes_before_what_was_published(cache: Path) -> None:
     model = load_model(TARGET)[0]
     with pytest.raises(SpectoolError, match="spectool doctor"):
         advise(model, "pl", [SMALL])
