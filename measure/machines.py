@@ -98,8 +98,8 @@ class Machine(NamedTuple):
         if self.costs is None:
             low, high = cost_range(self.chip, weights, self.weights)
             return low.token, high.token
-        layers *= seconds_of_a_layer() / self.costs.plain[min(self.costs.plain)]
-        return weights / self.weights + _LAYERS[0] * layers, weights / self.weights + _LAYERS[1] * layers
+        layer = layers * seconds_of_a_layer() / self.costs.plain[min(self.costs.plain)]
+        return weights / self.weights + _LAYERS[0] * layer, weights / self.weights + _LAYERS[1] * layer
 
 
 @cache

@@ -24,7 +24,6 @@ from spectool.artifacts.pruned_draft import honesty_of, read_record
 from spectool.build.alignment import check
 from spectool.build.alignment.replayed_text import Written, written
 from spectool.build.packs.stage import open_pack
-from spectool.commands.prune_draft import model_directory
 from spectool.commands.setup_steps import ALL, DRAFT, LOOK_UPS, PLAIN, Setup, local
 from spectool.corpora import sample_path
 from spectool.measure.bench.results import PLAIN as NO_DRAFTS
@@ -183,12 +182,6 @@ def test_a_folder_with_the_name_of_the_language_is_no_pack(
     assert steps[0].startswith(f"pl-{digest('pl')}.")
 
 
-def test_a_model_in_the_home_directory_has_a_short_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "model").mkdir()
-    assert model_directory("~/model") == tmp_path / "model"
-
-
 def test_without_a_pack_and_without_datasets_both_ways_out_are_named(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -343,12 +336,11 @@ def test_a_bench_that_cannot_tell_recommends_no_draft_model() -> None:
     assert (verdict.pays, recommended) == (None, PLAIN)
 
 
-@pytest.mark.parametrize("real", [0, 1, 5])
-def test_nothing_is_recommended_on_text_that_loops(real: int) -> None:
-    verdict, *then = outcome([timed(number, (1.9,), loops=number >= real) for number in range(8)])
-    assert (verdict.pays, then) == (None, [None, None])
-    assert f"{8 - real} of 8 prompts led to text that loops" in verdict.sentence
-    assert verdict.sentence.startswith(TOO_SHORT if real == 5 else UNFIT)
+def test_nothing_is_recommended_on_text_that_loops() -> None:
+    for real, said in ((0, UNFIT), (1, UNFIT), (5, TOO_SHORT)):
+        verdict, *then = outcome([timed(number, (1.9,), loops=number >= real) for number in range(8)])
+        assert (verdict.pays, then) == (None, [None, None])
+        assert verdict.sentence.startswith(said) and f"{8 - real} of 8 prompts led" in verdict.sentence
 
 
 def outcome(blocks: Sequence[Block]) -> tuple[Verdict, str | None, str | None]:

@@ -57,10 +57,8 @@ def test_what_is_measured_is_what_the_command_of_the_page_drafts_with(tmp_path: 
     spec = drafter_of(["--history", "--min-draft-prob", "0.3"])
     assert spec.command == ("--history", "--min-draft-prob", "0.3", "--no-dict")
     assert run("generate", "--model", TARGET, *spec.command, "-p", "Most w", "-m", 2).exit_code == 0
-    assert spec.sources == {
-        **{"dictionary": (), "history": True, "draft_model": None},
-        **{"alignment": None, "min_probability": 0.3},
-    }
+    others = {"draft_model": None, "alignment": None, "min_probability": 0.3}
+    assert spec.sources == {"dictionary": (), "history": True, **others}
 
 
 def test_a_prompt_without_tokens_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
