@@ -149,7 +149,7 @@ def serve(model: str, host: str, port: int, log_level: str, chat_template: str |
     try:
         server.wait_until_loaded()
         loaded = server.engine.model
-        source = loaded.drafter.name if loaded.drafter else "nothing"
+        source = loaded.drafter.name if loaded.drafter and loaded.policy.longest else "nothing"
         say(f"Serving {' and '.join(started.names)} at {server.url}/v1, drafting from {source}. Press Ctrl-C to stop.")
         if alone:
             say("With --kv-bits, requests are answered one after the other.")

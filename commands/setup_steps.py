@@ -29,7 +29,7 @@ from spectool.build.packs.bundled import bundled_packs
 from spectool.build.packs.stage import count_and_build, described, open_pack
 from spectool.build.pruning.stage import prune_model
 from spectool.commands.bench import drafter_of
-from spectool.commands.build_dict import options_for
+from spectool.commands.build_dict import options_for, place_of_pack
 from spectool.commands.doctor import measured
 from spectool.commands.prune_draft import draft_name, model_directory, with_guesses
 from spectool.commands.shared.console import open_text, progress, say, show
@@ -158,7 +158,7 @@ class Setup:
         self.steps.append({"step": name, "made": str(what), "kept": kept})
 
     def _dictionary(self, source: str, packs: Sequence[Pack], corpus: Corpus | None) -> None:
-        place = place_of(source) if corpus or self.packs else source  # a folder may have the name of the language
+        place = place_of_pack(source) if corpus is None else place_of(source)
         path = default_path(f"{slug(source)}-{digest(place)}.{self.target.fingerprint[:8]}.dict")
         inputs = {"packs": described(packs)} if corpus is None else {"files": corpus.describe_inputs()}
         make = partial(count_and_build, self.target, corpus, path, options_for(corpus), say, packs)
