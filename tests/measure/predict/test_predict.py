@@ -185,8 +185,6 @@ def build_dictionary(pack: Path, out: Path) -> None:
     assert made.exit_code == 0, made.output
 
 
-@pytest.mark.parametrize(
-    ("name", "chip"), [("M2 Air", "M2"), ("Apple M1 Ultra", "M1 Ultra"), ("mac mini m4 pro", "M4 Pro"), ("H200", "")]
-)
-def test_chips_are_found_in_names_of_machines(name: str, chip: str) -> None:
-    assert chip_of(name) == chip
+def test_chips_are_found_in_names_of_machines() -> None:
+    names = ("M2 Air", "Apple M1 Ultra", "mac mini m4 pro", "H200")
+    assert [*map(chip_of, names)] == ["M2", "M1 Ultra", "M4 Pro", ""]

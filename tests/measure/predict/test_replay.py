@@ -43,8 +43,7 @@ def test_limits_documents_and_callbacks() -> None:
     assert drafter.starts == 3
     assert ended == [3, 3, 1], "the tokens of each cycle"
     assert replay([[1, 2, 3]], drafter, 0).passes == 3
-    assert replay([], drafter).passes == 0
-    assert replay([], drafter).tokens_per_pass == 0.0
+    assert (replay([], drafter).passes, replay([], drafter).tokens_per_pass) == (0, 0.0)
 
 
 class Chosen(Drafter):
