@@ -1,9 +1,7 @@
 """spectool: speculative decoding for the languages that tokenizers treat worst.
 
-Offline stages (`spectool.build`) turn text (`spectool.corpora`) into artifacts
-(`spectool.artifacts`), which `spectool.runtime` loads at generation time. The root holds the
-version, the errors that all packages share, the check for optional dependencies, and how text from elsewhere is
-written.
+Offline stages (`spectool.build`) turn text (`spectool.corpora`) into artifacts (`spectool.artifacts`), which
+`spectool.runtime` loads at generation time. The root has what all packages share.
 """
 
 import os
@@ -43,15 +41,7 @@ class MissingExtra(SpectoolError):
 
 
 def require_extra(extra: str, what: str) -> None:
-    """Check that the packages of an extra are installed, before ``what`` begins.
-
-    Args:
-        extra: ``parquet`` or ``lab``.
-        what: The command or option that needs it, as the user typed it.
-
-    Raises:
-        MissingExtra: They are not; the message is one line and names the command that installs them.
-    """
+    """Raise a `MissingExtra` unless the packages of an extra are there that ``what`` needs, as the user typed it."""
     from importlib.util import find_spec
 
     if not all(find_spec(module) for module in _EXTRAS[extra]):
@@ -74,7 +64,7 @@ def printable(text: str, keep: str = "", escape: Callable[[str], str] = repr) ->
     Control characters, those that turn the direction of text, and all others that show no sign become escapes.
 
     Args:
-        text: The text, from a stranger's file for example.
+        text: The text.
         keep: Characters that stay, such as a line feed.
         escape: Writes a character as an escape in quotation marks.
 

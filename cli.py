@@ -1,7 +1,6 @@
 """The command line: which command is in which module.
 
-Command modules are light: what they need is imported when a command runs, so that
-``spectool --help`` and the offline stages never import mlx.
+Command modules import what they need when they run, so ``spectool --help`` and the offline stages never import mlx.
 """
 
 import io

@@ -51,4 +51,5 @@ def place_of(source: str) -> str:
 
 def slug(source: str) -> str:
     """A file name made of the name of a corpus or an artifact."""
-    return "".join(char if char.isalnum() or char in "-." else "-" for char in Path(source).name)[:60].strip("-.")
+    name = Path(source).name.strip(".") or os.path.basename(os.path.abspath(source))  # noqa: PTH100, PTH119
+    return "".join(char if char.isalnum() or char in "-." else "-" for char in name)[:60].strip("-.")

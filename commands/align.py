@@ -1,11 +1,14 @@
-"""The command ``align``."""
+"""The command ``align``, and what it and ``inspect`` say of a pair of tokenizers."""
 
 import shlex
 from pathlib import Path
+from typing import Any
 
 import click
 
+from spectool import SpectoolError
 from spectool.artifacts.default_paths import default_path, find_draft
+from spectool.artifacts.manifest import Manifest
 from spectool.commands.shared.console import model_of, open_text, print_result, say, say_next
 from spectool.commands.shared.options import command, draft_option, option, out_option, target_option
 
@@ -43,7 +46,6 @@ def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool)
     from spectool.artifacts.alignment import Alignment
     from spectool.artifacts.alignment_report import require_checked
     from spectool.build.alignment.stage import build_alignment
-    from spectool.commands.shared.align_summary import judgement
     from spectool.commands.shared.tokenizers import open_tokenizers
 
     source = open_text(corpus)
@@ -64,3 +66,42 @@ def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool)
         if judged["usable"]:
             models = ["--model", model_of(target, "MODEL"), "--draft-model", model_of(draft, "DRAFT")]
             say_next(["generate", *models, *(["--alignment", str(path)] if out else [])])
+
+
+def judgement(manifest: Manifest) -> dict[str, Any]:
+    """The figures of an alignment that decide about it, and the verdict: ``usable`` is None where nothing tells."""
+    try:
+        return _judged(manifest)
+    except (SpectoolError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
+        return {"usable": None, "verdict": "none, because the report of this alignment lacks a figure: align again"}
+
+
+def _judged(manifest: Manifest) -> dict[str, Any]:
+    from spectool.artifacts.alignment import SIDES
+    from spectool.artifacts.alignment_report import LOST, checked_sides
+
+    s, lost = manifest.statistics, {side: check.share for side, _, check in checked_sides(manifest)}
+    draft, target = (s[f"{side}_to_{other}"] for side, other in SIDES)
+    usable: bool | None
+    if max(lost.values()) > LOST:
+        usable, verdict = (
+            False,
+            "do not use this pair: too many translated tokens differ from the tokenizer's own encoding",
+        )
+    elif draft["lossy_texts"] > draft["texts"]:
+        usable = None if draft["texts"] else False  # no text of the sample survives in both tokenizers
+        limits = (f"the {side}'s {', '.join(s[side]['limits'])}" for side, _ in SIDES if s[side]["limits"])
+        verdict = (
+            f"do not use this pair for such text, which a tokenizer does not keep ({'; '.join(limits)}): a draft that "
+            "differs from the target's text is never accepted. Choose another draft, or text that both keep"
+        )
+    elif not draft["texts"]:
+        usable, verdict = None, "nothing can be said about this pair: no passage of the text is kept by both tokenizers"
+    else:
+        usable, length = True, target["tokens"] / draft["tokens"]
+        verdict = (
+            f"this pair is fine to use: on this text, a draft token is as long as {length:.2f} target tokens. "
+            "`spectool bench` measures how often a real draft is right"
+        )
+    lossy = {"draft": draft["lossy_texts"], "target": target["lossy_texts"]}
+    return {"lossy texts": lossy, "lost joins": lost, "usable": usable, "verdict": verdict}

@@ -1,17 +1,32 @@
 """The command ``bench``: drafters measured on this machine, and a page that says whether drafting pays."""
 
 import signal
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from spectool.artifacts.default_paths import AUTO
 from spectool.commands.shared.console import say, show
-from spectool.commands.shared.model_options import DraftLength, model_option
+from spectool.commands.shared.model_options import (
+    DRAFT_SOURCES,
+    DraftLength,
+    drafting_options,
+    follow_rank_0,
+    model_option,
+    pipeline_option,
+    sources_of,
+)
 from spectool.commands.shared.options import Finite, Whole, command, option, path_option
-from spectool.commands.shared.spread import follow_rank_0, pipeline_option
 from spectool.measure.bench.prompts import LANGUAGES
 from spectool.runtime.settings import LONGEST_DRAFT
+
+if TYPE_CHECKING:
+    from spectool.measure.bench.results import DrafterSpec
+
+_OF_BENCH = {"--num-draft-tokens", "--measure", "--no-measure"}  # not of a drafter
+_ABOUT = ("alignment", "min_probability")  # say how something drafts
 
 
 @command("bench")
@@ -58,7 +73,6 @@ def bench(drafters: tuple[str, ...], out: Path, as_json: bool, **settings: Any) 
         spectool bench --model ./Bielik-11B --drafter dict=pl.dict,history --prompts pl -o bielik.bench
         spectool bench --model ./Bielik-11B --drafter history --prompts news.txt --window 256 -o news.bench
     """
-    from spectool.commands.shared.drafter_spec import named_drafter
     from spectool.measure.bench.page import page
     from spectool.measure.bench.results import PAGE, PLAIN, DrafterSpec, Options, differences, verdict_of
     from spectool.measure.bench.run import run_benchmark
@@ -78,3 +92,39 @@ def bench(drafters: tuple[str, ...], out: Path, as_json: bool, **settings: Any) 
     else:
         click.echo(page(run), nl=False)
         say(f"\nthis page: {out / PAGE}")
+
+
+@click.command(add_help_option=False)
+@drafting_options
+def _choose(**chosen: Any) -> dict[str, Any]:
+    return chosen
+
+
+def drafter_of(options: Sequence[str]) -> "DrafterSpec":
+    """The drafter of some options of `generate`; nothing drafts by default, only what is named."""
+    from spectool.measure.bench.results import DrafterSpec
+
+    if not _OF_BENCH.isdisjoint(options):
+        raise click.UsageError("give --num-draft-tokens to bench itself, for all drafters; it measures passes anyway")
+    chosen = _choose.main(list(options), standalone_mode=False, default_map={"dictionary": (), "history": False})
+    if AUTO in (*chosen["dictionary"], chosen["draft_model"]):
+        raise click.UsageError("name what drafts instead of auto, so that the run says what it measured")
+    sources = sources_of(chosen)
+    if not any(sources[name] for name in DRAFT_SOURCES if name not in _ABOUT):
+        raise click.UsageError("expected something that drafts")
+    off = [f"--no-{option}" for option, each in (("dict", "dictionary"), ("history", "history")) if not sources[each]]
+    return DrafterSpec((*options, *off), sources, chosen["verify"])
+
+
+def named_drafter(text: str) -> tuple[str, "DrafterSpec"]:
+    """The drafter of a text such as ``name=both,dict=pl.dict,history``, and its name."""
+    parts = [part.partition("=") for part in text.split(",")]
+    options = [word for key, _, value in parts if key != "name" for word in (f"--{key}", value) if word]
+    made_of = "+".join(Path(value).name or key for key, _, value in parts)
+    try:
+        return next((value for key, _, value in parts if key == "name"), made_of), drafter_of(options)
+    except click.UsageError as error:
+        raise click.UsageError(
+            f"--drafter {text}: {error.message.rstrip('.')}. Join options of `spectool generate` by commas, such as "
+            "dict=pl.dict,history or draft-model=M,alignment=pair.align"
+        ) from error

@@ -61,13 +61,18 @@ def build_dict(
     options = options_for(source, max_bytes)
     (target,) = open_tokenizers(Dictionary.format, out, target=tokenizer)
     names = [*(pack.path.name for pack in counted), *filter(None, [corpus])]
-    places = map(place_of, [*packs, *filter(None, [corpus])])
+    places = [*map(place_of_pack, packs), *map(place_of, filter(None, [corpus]))]
     name = f"{slug('-'.join(names))}.{target.fingerprint[:8]}.backoff-{digest(options, *places)}.dict"
     path = out or default_path(name)
     manifest = count_and_build(target, source, path, options, say, counted)
     print_result(path, manifest, as_json)
     if not as_json:
         say_next(["generate", "--model", model_of(tokenizer, "MODEL"), "--dict", str(path)])
+
+
+def place_of_pack(name: str) -> str:
+    """What tells a pack from others: where its file is, or the name of a bundled one, which a folder may have, too."""
+    return place_of(name) if Path(name).expanduser().is_file() else name
 
 
 def options_for(corpus: "Corpus | None", max_bytes: int | None = BackoffOptions.max_bytes) -> BackoffOptions:

@@ -11,9 +11,8 @@ import click
 
 from spectool import SpectoolError
 from spectool.commands.shared.console import decoded, say
-from spectool.commands.shared.model_options import model_options, open_model
+from spectool.commands.shared.model_options import follow_rank_0, model_options, open_model
 from spectool.commands.shared.options import command
-from spectool.commands.shared.spread import follow_rank_0
 
 _HELP = "Type a message and press Enter. /reset starts a new chat, Ctrl-C stops an answer, Ctrl-D or /exit ends it all."
 _ENDS, _TYPED_ENDS = ("/exit", "/quit"), ("q", "quit", "exit")  # the latter may be text where lines are piped in

@@ -10,9 +10,8 @@ import click
 
 from spectool.artifacts.atomic import require_writable
 from spectool.commands.shared.console import say, say_next, show
-from spectool.commands.shared.model_options import draft_model_option, model_option
+from spectool.commands.shared.model_options import draft_model_option, follow_rank_0, model_option, pipeline_option
 from spectool.commands.shared.options import Finite, command, option
-from spectool.commands.shared.spread import follow_rank_0, pipeline_option
 from spectool.measure.table import table
 from spectool.runtime.policy.pass_costs import PassCosts, costs_path, save_costs
 
@@ -49,11 +48,13 @@ def doctor(
         spectool doctor --model ./Bielik-11B --draft-model ./Qwen2.5-1.5B
     """
     from spectool.measure.machines import cheaper_here, row_to_share
-    from spectool.runtime.loading import load_model
+    from spectool.runtime.loading import load_model, local_model
 
     follow_rank_0(model, pipeline)
     names = {"target": model} | ({"draft": draft_model} if draft_model else {})
     require_writable(costs_path("new"))
+    for name in names.values():
+        local_model(name)  # a mistake is said before a model is fetched
     for name in names.values():
         load_model(name, lazy=True)  # before any is measured, and without the other ranks
     costs: dict[str, PassCosts] = {}
@@ -66,7 +67,9 @@ def doctor(
             advice = cheaper_here(loaded, costs[role])
         del loaded
     if share:
-        if not draft_model:
+        if not all(each.final for each in costs.values()):
+            say("Do not send this: other programs kept the machine busy. Close them, and run the same command again.")
+        elif not draft_model:
             say(
                 "What passes of a small model take is hardly known of any chip. If you have Gemma 3 270M, send a line "
                 "of it, too: spectool doctor --model google/gemma-3-270m-it --share"

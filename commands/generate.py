@@ -11,9 +11,8 @@ import click
 from spectool import SpectoolError
 from spectool.commands.shared.console import decoded, say, show
 from spectool.commands.shared.display import Display, by_drafter, legend, styles_of_output
-from spectool.commands.shared.model_options import model_options, open_model
+from spectool.commands.shared.model_options import follow_rank_0, model_options, open_model
 from spectool.commands.shared.options import command, option, text_file_option
-from spectool.commands.shared.spread import follow_rank_0
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import Drafter, members_of
 

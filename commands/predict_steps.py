@@ -56,9 +56,9 @@ class Prediction:
     def run(self, as_json: bool) -> None:
         """Replay the text, and print what it says."""
         self._check()
-        machines = self._machines()
         found = [Dictionary(find_artifact(path, ".dict")) for path in self.dictionaries]
         text = open_text(self.corpus or _sample_for(found))
+        machines = self._machines()
         say(f"opening {self.tokenizer}" if self.tokenizer else "opening the dictionary's tokenizer")
         target = named_tokenizer(self.tokenizer) if self.tokenizer else own_tokenizer(found[0])
         limit = self.max_tokens or (_TOKENS if machines else 0)
@@ -75,12 +75,17 @@ class Prediction:
             ways = {**ways, MODEL: (None, model)} | ({BOTH: (look_ups, model)} if look_ups else {})
             shares = {MODEL: share(right)} | ({LOOK_UPS: share(right_proposals(look_ups, texts))} if look_ups else {})
             about["first guesses right"] = {name: round(each, 3) for name, each in shares.items()}
-            about["cost of a draft token"] = {name: each.cost_in_words for name, each in machines.items()}
+            about["cost of a draft token"] = {
+                name: "{:.3f} to {:.3f} plain passes".format(*(cost.token for cost in each.draft))
+                for name, each in machines.items()
+            }
         speeds = self._forecasts(texts, ways, machines or {"": Machine()})
         counts = spanning(list(speeds.values())[-1].values()).counts
-        facts = self._speeds(speeds, machines, as_json) if machines else _saved(counts)
+        saved = f"{1 - counts.passes / max(1, counts.tokens):.0%} fewer passes. What that gains depends on the machine"
+        unknown = {"summary": f"{saved}: add --here, or --on CHIP."}
+        facts = self._speeds(speeds, machines, as_json) if machines else unknown
         facts |= about | {"corpus": text.spec, "documents": len(texts), "tokenizer": target.name} | _figures(counts)
-        others = cheaper_weight_formats(self.chip, self.bits, self.mode) if self.chip else []
+        others = self.chip and cheaper_weight_formats(self.chip, self.bits, self.mode, experts=self.experts)
         facts |= {"other weights": others} if others or (self.chip and as_json) else {}
         if not as_json:
             click.echo(f"{facts.pop('summary')}\n")
@@ -97,6 +102,10 @@ class Prediction:
             raise click.UsageError("--alignment is for a draft model: name it with --draft-model D")
         if self.draft_model and not (self.here or self.chip):
             raise click.UsageError("--draft-model: what it gains depends on the machine: add --here, or --on CHIP")
+        if not self.chip and (self.bits, self.mode, self.size, self.experts) != (4, "affine", None, False):
+            raise click.UsageError(
+                "--bits, --mode, --size and --experts say what runs on another machine: add --on CHIP"
+            )
         if self.draft_model and self.chip and self.experts:
             raise click.UsageError("--draft-model: what a plain pass of experts takes is not known; measure it, --here")
 
@@ -172,11 +181,6 @@ def _beginning(texts: Sequence[Text], tokens: int) -> Iterator[Text]:
         if tokens > 0:
             yield Text(text.prompt, text.output[:tokens])
         tokens -= len(text.output)
-
-
-def _saved(counts: DraftStatistics) -> dict[str, Any]:
-    saved = 1 - counts.passes / max(1, counts.tokens)
-    return {"summary": f"{saved:.0%} fewer passes. What that gains depends on the machine: add --here, or --on CHIP."}
 
 
 def _figures(counts: DraftStatistics) -> dict[str, Any]:

@@ -15,15 +15,16 @@ from spectool.commands.shared.console import say
 from spectool.commands.shared.model_options import (
     adapter_option,
     drafting_options,
+    follow_rank_0,
     kv_bits_option,
     model_option,
+    pipeline_option,
     pop_settings,
     sampling_options,
     sources_of,
     template_variables_option,
 )
 from spectool.commands.shared.options import Decorator, Whole, command, option, some_text, text_file_option
-from spectool.commands.shared.spread import follow_rank_0, pipeline_option
 from spectool.serve.options import ServerOptions
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -148,7 +149,7 @@ def serve(model: str, host: str, port: int, log_level: str, chat_template: str |
     try:
         server.wait_until_loaded()
         loaded = server.engine.model
-        source = loaded.drafter.name if loaded.drafter else "nothing"
+        source = loaded.drafter.name if loaded.drafter and loaded.policy.longest else "nothing"
         say(f"Serving {' and '.join(started.names)} at {server.url}/v1, drafting from {source}. Press Ctrl-C to stop.")
         if alone:
             say("With --kv-bits, requests are answered one after the other.")

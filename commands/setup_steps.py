@@ -2,6 +2,7 @@
 
 import shlex
 import shutil
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,11 +26,11 @@ from spectool.build.corpus_reading import quiet
 from spectool.build.packs.bundled import bundled_packs
 from spectool.build.packs.stage import count_and_build, described, open_pack
 from spectool.build.pruning.stage import prune_model
-from spectool.commands.build_dict import options_for
+from spectool.commands.bench import drafter_of
+from spectool.commands.build_dict import options_for, place_of_pack
 from spectool.commands.doctor import measured
 from spectool.commands.prune_draft import draft_name, model_directory, with_guesses
 from spectool.commands.shared.console import open_text, say, show
-from spectool.commands.shared.drafter_spec import drafter_of
 from spectool.commands.shared.tokenizers import named_tokenizer
 from spectool.corpora import Corpus, open_corpus, sample_names
 from spectool.measure.bench.page import summary_table
@@ -44,7 +45,7 @@ from spectool.measure.machines import cheaper_here
 from spectool.measure.predict import Text
 from spectool.runtime.drafters.draft_model import vocabulary_mismatch
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.runtime.loading import load_model, open_dictionaries
+from spectool.runtime.loading import load_model, local_model, open_dictionaries
 from spectool.runtime.mlx_lm_compat import get_total_parameters
 from spectool.runtime.policy.costs import known_costs
 from spectool.tokenization.opening import open_tokenizer
@@ -84,13 +85,13 @@ class Setup:
         """Make all that is missing, measure it, and print what to use from now on."""
         if self.language not in LANGUAGES and (base := self.language.partition("-")[0]) in LANGUAGES:
             self.language = base
+        packs, texts = self._sources(), self.corpora
         self._check()
         draft = None if self.draft_model in (None, AUTO) else self._fitting(str(self.draft_model))
         say("This takes some minutes, longer with a slow model. Close other programs, because passes are timed.")
         say("You can stop with Ctrl-C and continue later with the same command, which keeps what is finished.")
-        packs, texts = list(map(open_pack, self.packs)), self.corpora
         named_tokenizer(self.model)  # for `inspect`
-        for name, pack in zip(self.packs, packs, strict=True):
+        for name, pack in packs.items():
             self._dictionary(name, [pack], None)
         for text in texts:
             self._dictionary(text, [], open_corpus(text))
@@ -100,27 +101,34 @@ class Setup:
             say(found.promise(self.language))
             draft = self._fitting(self.draft_model)
         if self.draft_model is not None and draft is not None:
-            used = self._prepare(self.draft_model, draft, packs, texts)
+            used = self._prepare(self.draft_model, draft, list(packs.values()), texts)
             self.draft_options = ["--draft-model", used]
             self._doctor(used)
         measurable = self.language in LANGUAGES or texts
         self._print(self._bench(texts) if measurable else None, as_json)
 
-    def _check(self) -> None:
-        """See that there is something to build from, and that all that was named is there and can be read."""
+    def _sources(self) -> dict[str, Pack]:
+        """Packs by name; that of the language if none was named."""
+        packs, bundled = {name: open_pack(name) for name in self.packs}, bundled_packs()
         language = self.language.partition("-")[0]
-        self.packs = self.packs or [*(bundled_packs().keys() & {language})]
-        if not self.packs and not self.corpora:
+        if not packs and language in bundled:
+            packs[language] = Pack(bundled[language])
+        if not packs and not self.corpora:
             raise CorpusError(
                 f"{language}: no pack of this language is bundled. Name text with --corpus FILE, or a pack with --pack "
                 "FILE, such as one of its Wikipedia: hf download --repo-type dataset wikimedia/wikipedia --include "
                 f"'20231101.{language}/*' --local-dir DIR && spectool pack DIR --language {language} -o {language}.pack"
             )
+        return packs
+
+    def _check(self) -> None:
+        """See that all that was named is there and can be read; models come last, which may have to be fetched."""
         for spec in self.corpora:
-            list(islice(open_text(spec), _READ_FIRST))  # says which files are left out
-        for name in (self.model, self.draft_model):
-            if name not in (None, AUTO):
-                model_directory(name)  # which may have to be fetched
+            deque(islice(open_text(spec), _READ_FIRST), maxlen=0)  # says which files are left out
+        names = [self.model, *([] if self.draft_model in (None, AUTO) else [str(self.draft_model)])]
+        for see in (local_model, model_directory):
+            for name in names:
+                see(name)
         self.target, self.loaded = open_tokenizer(self.model), load_model(self.model, lazy=True)[0]
 
     def _fitting(self, name: str) -> Tokenizer:
@@ -148,7 +156,8 @@ class Setup:
         self.steps.append({"step": name, "made": str(what), "kept": kept})
 
     def _dictionary(self, source: str, packs: Sequence[Pack], corpus: Corpus | None) -> None:
-        path = default_path(f"{slug(source)}-{digest(place_of(source))}.{self.target.fingerprint[:8]}.dict")
+        place = place_of_pack(source) if corpus is None else place_of(source)
+        path = default_path(f"{slug(source)}-{digest(place)}.{self.target.fingerprint[:8]}.dict")
         inputs = {"packs": described(packs)} if corpus is None else {"files": corpus.describe_inputs()}
         make = partial(count_and_build, self.target, corpus, path, options_for(corpus), say, packs)
         self._step("build-dict", path.name, _is_made_from(_manifest(path), inputs), make)
@@ -163,25 +172,27 @@ class Setup:
         if text == "sample:all":
             others = ", ".join(sample_names())
             say(f"no text in {language} is bundled, so the samples of {others} stand in for it; --corpus names some")
-        used = draft_name(name, [self.language])
+        used, source = draft_name(name, [self.language]), place_of(name)
+        there = read_record(draft_path(used))
+        if there is not None and there.statistics.get("source") != source:
+            used += f"-{digest(source)}"  # what another model, or `prune-draft`, has made under that name stays
         path, record = draft_path(used), read_record(draft_path(used))
         files = [file for each in texts for file in open_corpus(each).describe_inputs()]
         inputs = {"packs": described(packs), "files": files}
-        kept = (
-            _is_made_from(record, inputs, whole=draft.fingerprint)
-            and "forms" in record.statistics
-            and record.tokenizers["whole"].get("name") == draft.identity["name"]
-            and not _is_newer(model_directory(name), path / RECORD)
-        )
+        changed = max((each.stat().st_mtime for each in model_directory(name).glob("model*.safetensors")), default=0)
+        kept = _is_made_from(record, inputs, whole=draft.fingerprint) and changed <= (path / RECORD).stat().st_mtime
         if bundled and not kept:
             _require_language(name, draft, self.target, passages(bundled))
 
         def make() -> None:
-            shutil.rmtree(path, ignore_errors=True)
+            new = draft_path(".new") / used  # what is there is used until then
+            shutil.rmtree(new, ignore_errors=True)
             tried, corpora = passages(text), list(map(open_corpus, texts))
             forms = partial(keep_fastest, texts=tried, progress=say)
-            finish = partial(with_guesses, form=forms, texts=tried)
-            prune_model(model_directory(name), draft, corpora, path, say, packs=packs, finish=finish)
+            finish = partial(with_guesses, form=lambda directory: forms(directory) | {"source": source}, texts=tried)
+            prune_model(model_directory(name), draft, corpora, new, say, packs=packs, finish=finish)
+            shutil.rmtree(path, ignore_errors=True)
+            new.rename(path)
 
         self._step("prune-draft", used, kept, make)
         pruned = open_tokenizer(path)
@@ -290,11 +301,6 @@ def _manifest(path: Path) -> Manifest | None:
     with suppress(ArtifactError):
         return open_artifact(path).manifest  # which another version could not read
     return None
-
-
-def _is_newer(model: Path, made: Path) -> bool:
-    """Whether the weights of a model have changed since something was made of them."""
-    return any(file.stat().st_mtime > made.stat().st_mtime for file in model.glob("model*.safetensors"))
 
 
 def _is_made_from(manifest: Manifest | None, inputs: dict[str, Any], **fingerprints: str) -> TypeGuard[Manifest]:

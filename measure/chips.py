@@ -101,21 +101,23 @@ def rows_for(chip: str, *, experts: bool = False) -> list[ChipCosts]:
     return own + [row for row in near if (row.bits, row.mode) not in measured]
 
 
-def cheaper_weight_formats(chip: str, bits: int, mode: str, measured: PassCurve | None = None) -> list[str]:
+def cheaper_weight_formats(
+    chip: str, bits: int, mode: str, measured: PassCurve | None = None, *, experts: bool = False
+) -> list[str]:
     """Sentences on weights of as many bits or more with which drafts make a model write faster on a chip.
 
     With them a pass over a few tokens takes less time, and a plain one no more than now. What was ``measured`` of the
     present form comes before what was published.
     """
-    rows = rows_for(chip_of(chip))
+    rows = rows_for(chip_of(chip), experts=experts)
     own = [row.curve for row in rows if (row.bits, row.mode) == (bits, mode)] if measured is None else [measured]
     now, read = min(map(_cost, own), default=0.0), read_bits(bits, mode)
     return [
         f"Drafts cost less with {row.form} weights: on {' and '.join(row.chips)}, a pass over {_ROWS} tokens takes "
         f"{_cost(row.curve) * read_bits(row.bits, row.mode) / read:.2g} of your plain passes, not {now:.2g} "
         f"({row.source}). To see what drafts gain then: spectool predict --dict FILE --on {shlex.quote(chip)} --bits "
-        f"{row.bits} --mode {row.mode}. To convert the original, which is not quantised: mlx_lm.convert --hf-path "
-        f"ORIGINAL -q --q-bits {row.bits} --q-mode {row.mode} --mlx-path NEW"
+        f"{row.bits} --mode {row.mode}{' --experts' * experts}. To convert the original, which is not quantised: "
+        f"mlx_lm.convert --hf-path ORIGINAL -q --q-bits {row.bits} --q-mode {row.mode} --mlx-path NEW"
         for row in rows
         if (row.bits, row.mode) != (bits, mode)
         and row.bits >= bits

@@ -1,8 +1,7 @@
 """What a pass of a model costs on this machine by the number of tokens in it, and where that leaves drafts.
 
-Verifying k draft tokens takes a pass over 1 + k rows. On a GPU, and on a CPU with a good BLAS library, such a pass
-takes hardly longer than one over a single row up to some number of rows, and then rises in steps. Where the steps are
-differs from machine to machine and from model to model, so it is measured rather than assumed.
+Verifying k draft tokens takes a pass over 1 + k rows. Up to some number of rows it takes hardly longer than one over a
+single row, and then rises in steps, which differ from machine to machine and from model to model.
 """
 
 import math
@@ -36,17 +35,11 @@ def measure_costs(
     seconds: float | None = None,
     progress: Callable[[str], None] = lambda line: None,
 ) -> PassCosts:
-    """Measure passes of a model.
+    """Measure passes of an mlx-lm model that the user calls ``name``.
 
-    In too few ``seconds`` for a slow model, fewer sizes are measured, and none in a long context. Where the shortest
-    passes of a size differ, other programs disturbed it, and it is not final.
-
-    Args:
-        model: An mlx-lm model, whose weights are loaded.
-        tokenizer: Its tokenizer, for text to read.
-        name: What the user calls it.
-        seconds: Time for all of it; by default `SECONDS`, or as long as a slow model needs.
-        progress: Called with a line at each step.
+    In too few ``seconds`` for a slow model, by default `SECONDS` or as long as it needs, fewer sizes are measured, and
+    none in a long context. Where the shortest passes of a size differ, other programs disturbed it, and it is not
+    final. Each step is told to ``progress`` in a line.
 
     Raises:
         RuntimeUnsupported: The model's cache cannot be taken back, or its context is too short.
@@ -124,10 +117,7 @@ def break_even(curve: dict[int, float], length: int, draft_pass: float = 0.0) ->
     Inference from Transformers via Speculative Decoding", equation 1). It pays when that is more than the number of
     plain passes that the cycle takes as long as.
 
-    Args:
-        curve: Seconds of a pass of the target by rows.
-        length: Draft tokens.
-        draft_pass: Seconds of a pass of the draft model over one token; 0 for look-ups.
+    The ``curve`` has seconds of a pass of the target by rows, and ``draft_pass`` those of a draft model over one token.
     """
     wanted = (curve[length + 1] + length * draft_pass) / curve[1]
     thousandths = (each / 1000 for each in range(1001))

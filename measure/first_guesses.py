@@ -36,11 +36,9 @@ def most_probable(model: Any, draft: Tokenizer, tokens: Sequence[int]) -> list[i
 
 
 def guesses(model: Any, draft: Tokenizer, texts: Iterable[str]) -> dict[str, float]:
-    """How a draft model guesses each token of texts in its own tokenizer: what it says of its guesses, what is right.
+    """How a draft model guesses each token of texts in its own tokenizer.
 
-    Returns:
-        The number of ``places``, and on average over them the probability that the model ``said`` of its guess, and
-        the share that is ``right``, 0..1.
+    The number of ``places``, the mean probability that it ``said`` of its guess, and the share that is ``right``.
     """
     places, said, right = 0, 0.0, 0
     for text in texts:

@@ -26,9 +26,8 @@ def keep_fastest(directory: Path, texts: Sequence[str], progress: Callable[[str]
     ``texts``, of which the first 200 tokens are compared. Quantised weights stay as they are.
 
     Returns:
-        ``forms``: of each form the ``bits``, None for the weights as they are, the ``milliseconds`` of a pass, and the
-        share of ``equal`` first guesses, None where they were not compared. And ``bits`` and ``bytes`` of the new
-        weights, if they are new.
+        ``forms``: of each the ``bits``, None for the weights as they are, the ``milliseconds`` of a pass, and the share
+        of ``equal`` first guesses, None where they were not compared. And ``bits`` and ``bytes`` of new weights.
     """
     model, loaded = load_model(str(directory))
     if quantised(model):

@@ -66,12 +66,6 @@ class Machine(NamedTuple):
         """Tokens a second without drafts, after a short context, if that was measured."""
         return 1 / self.costs.plain[min(self.costs.plain)] if self.costs else None
 
-    @property
-    def cost_in_words(self) -> str:
-        """What a token of the draft model costs."""
-        low, high = self.draft
-        return f"{low.token:.3f} to {high.token:.3f} plain passes"
-
     def not_known(self, size: float | None) -> Iterator[str]:
         """What may differ from the measurement, in words."""
         if self.row and self.row.scope == "matrix":
@@ -191,11 +185,8 @@ def _near(size: float, row: ChipCosts) -> bool:
 
 def weights_form(model: Any) -> tuple[int, Any, int | None]:
     """Bits, mode and group of most of a model's weights."""
-    found: Counter[tuple[int, str, int | None]] = Counter()
-    for module in model.modules():
-        if hasattr(module, "bits") and hasattr(module, "group_size"):
-            found[module.bits, getattr(module, "mode", "affine"), module.group_size] += 1
-    if found:
+    quantised = (each for each in model.modules() if hasattr(each, "bits") and hasattr(each, "group_size"))
+    if found := Counter((each.bits, getattr(each, "mode", "affine"), each.group_size) for each in quantised):
         return found.most_common(1)[0][0]
     weights: Any = tree_flatten(model.parameters())
     return 8 * max(weights, key=lambda each: each[1].size)[1].itemsize, "none", None
@@ -218,7 +209,8 @@ def cheaper_here(model: Any, costs: PassCosts) -> list[str]:
     bits, mode, _ = weights_form(model)
     if advice := blas_advice(model):
         return [advice]
-    return cheaper_weight_formats(chip_name(), bits, mode, PassCurve(costs.seconds, costs.plain, costs.final))
+    curve = PassCurve(costs.seconds, costs.plain, costs.final)
+    return cheaper_weight_formats(chip_name(), bits, mode, curve, experts=has_experts(model))
 
 
 def row_to_share(model: Any, costs: PassCosts) -> ChipCosts:

@@ -18,7 +18,7 @@ from spectool.runtime.drafters.drafter import Drafter, DrafterSet, Proposal
 from spectool.runtime.policy.curve import FREE
 from spectool.runtime.policy.policy import Policy
 from spectool.runtime.policy.record import DraftCost
-from spectool.runtime.settings import MAX_DRAFT_TOKENS
+from spectool.runtime.settings import LONGEST_DRAFT, MAX_DRAFT_TOKENS
 
 _LOOP = 0.03  # plain passes that a cycle may take besides: looking up, and reading the tokens
 ALWAYS_UNKNOWN = (
@@ -37,18 +37,14 @@ class Text(NamedTuple):
 
 
 class RecordedModel(Drafter):
-    """Proposes what a draft model does, which is asked for each number of tokens at a place of a text only once.
-
-    Attributes:
-        asked: For each time it was asked in a replay, the tokens of the text that it had to read first, and its passes.
-    """
+    """Proposes what a draft model does, which is asked for each number of tokens at a place of a text only once."""
 
     costs_a_pass, passes = True, 0
 
     def __init__(self, drafter: Drafter) -> None:
         """Ask ``drafter``."""
         self.name, self.longest, self.honesty = drafter.name, drafter.longest, drafter.honesty
-        self.asked = list[tuple[int, int]]()
+        self.asked = list[tuple[int, int]]()  # each time in a replay: tokens that it had to read first, and its passes
         self._drafter = drafter
         self._said = dict[tuple[int, int], tuple[Proposal, int]]()  # with its passes, by place and number of tokens
         self.start(())
@@ -185,9 +181,10 @@ def predict(
 
     The tokens of each cycle are told to ``progress``.
     """
-    low, high = math.inf, 0.0
+    low, high, here = math.inf, 0.0, machine.costs
+    longest = here.longest_exact if here and here.exact else LONGEST_DRAFT  # as `doctor --exact` has it
     for cost in machine.draft if model else machine.draft[:1]:
-        policy = Policy(machine.curve) if machine.curve is not FREE else MAX_DRAFT_TOKENS
+        policy = Policy(machine.curve, longest) if machine.curve is not FREE else MAX_DRAFT_TOKENS
         played = play(texts, policy, look_ups, model, cost, progress=progress)
         counts = played.counts
         cheap, dear = (counts.passes + share * played.checking + played.drafting for share in machine.shares)

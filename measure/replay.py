@@ -21,10 +21,9 @@ def replay(
 ) -> DraftStatistics:
     """Statistics of a drafter on tokenized documents, as if the target had written them after their ``prompts``.
 
-    Every cycle commits the accepted prefix of the proposal and the token that the target itself would add. Each
-    document is a generation of its own. What is proposed beyond its end counts as rejected. The ``policy`` chooses how
-    far to draft, or is the most draft tokens in a cycle.
-    ``on_cycle`` gets the tokens of each cycle, and the plain passes that its pass takes by the policy's curve.
+    Each document is a generation of its own, and what is proposed beyond its end counts as rejected. The ``policy``
+    chooses how far to draft, or is the most draft tokens in a cycle. ``on_cycle`` gets the tokens of a cycle, and the
+    plain passes that its pass takes by the policy's curve.
     """
     statistics = DraftStatistics()
     policy = policy if isinstance(policy, Policy) else Policy(longest=policy)

@@ -104,6 +104,13 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(name="cache")
+def _cache_of_a_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder in place of the user's cache."""
+    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / "cache" / name))
+    return tmp_path / "cache" / "spectool"
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _few_texts_are_checked() -> Iterator[None]:
     """Let `align` check 80 made texts, and not 800, which take most of its time; tests of the check want them all."""

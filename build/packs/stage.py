@@ -145,7 +145,7 @@ def open_pack(name: str) -> Pack:
         ArtifactError: There is none, or it is damaged.
     """
     path = Path(name).expanduser()
-    if path.exists():
+    if path.is_file():  # and no folder of texts in that language
         return Pack(path)
     known, language = bundled_packs(), name.removesuffix(".pack")
     if language not in known:

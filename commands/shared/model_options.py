@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from spectool import SpectoolError
 from spectool.artifacts.default_paths import AUTO, find_artifact
 from spectool.commands.shared.console import say
 from spectool.commands.shared.options import (
@@ -24,10 +25,10 @@ from spectool.commands.shared.options import (
     path_option,
     some_text,
 )
-from spectool.commands.shared.spread import pipeline_option
 from spectool.runtime.settings import LONGEST_DRAFT, PENALTIES, SAMPLER, SETTINGS, Setting
 
 _LONG_PROMPT = 256  # tokens, which a large model reads for seconds
+_CHECKED_EVERY = 16  # passes in a group of processes, with --debug
 
 
 class DraftLength(Whole):
@@ -52,6 +53,12 @@ model_option = partial(
 draft_model_option = partial(option, "--draft-model", "--draft", "draft_model", metavar="D")
 alignment_option = partial(path_option, "--alignment", metavar="FILE")
 adapter_option = partial(path_option, "--adapter-path", metavar="DIR", help="LoRA adapter of the model, as for mlx-lm.")
+pipeline_option = partial(
+    option,
+    "--pipeline",
+    is_flag=True,
+    help="Under mlx.launch, give each process some of the layers, and not a part of every layer.",
+)
 min_draft_prob_option = partial(
     option,
     "--min-draft-prob",
@@ -177,9 +184,42 @@ model_options = option_group(
 """What `open_model` takes, and ``system_prompt`` and ``template_variables``."""
 
 
+def follow_rank_0(model: str, pipeline: bool, adapter_path: Any = None) -> None:
+    """Under ``mlx.launch``, where all processes run the same command: follow rank 0 until it ends.
+
+    Returns on rank 0, and where there is one process.
+    """
+    from spectool.runtime.groups import rank_0
+    from spectool.runtime.groups.meeting import joined, world
+
+    if world().size() == 1:
+        if pipeline:
+            raise click.UsageError(
+                "--pipeline is for a model on several processes: mlx.launch -n 2 spectool … --pipeline"
+            )
+        return
+    watch, context = joined(), click.get_current_context()
+
+    def tell() -> None:
+        if isinstance(error := sys.exception(), Exception):
+            watch.end(SpectoolError(error))
+
+    context.call_on_close(tell)
+    if context.find_root().params.get("debug"):
+        rank_0.checked_every = _CHECKED_EVERY
+    if world().rank() == 0:
+        return
+
+    from spectool.runtime.groups import others
+    from spectool.runtime.loading import load_model
+
+    others.follow_rank_0(load_model(model, adapter_path, pipeline=pipeline)[0])
+
+
 def sources_of(settings: dict[str, Any]) -> dict[str, Any]:
     """What drafts, taken out of ``settings``: arguments of `load_drafter`."""
     from spectool.artifacts.artifact import read_manifest
+    from spectool.runtime.loading import local_model
 
     sources = {name: settings.pop(name) for name in DRAFT_SOURCES}
     if settings.pop("no_dict"):
@@ -189,17 +229,15 @@ def sources_of(settings: dict[str, Any]) -> dict[str, Any]:
     files = [(name, ".dict") for name in sources["dictionary"] if name != AUTO]
     for name, suffix in [*files, *([(sources["alignment"], ".align")] if sources["alignment"] else [])]:
         read_manifest(find_artifact(Path(name), suffix))  # a mistake is said before a model is fetched
+    if sources["draft_model"] not in (None, AUTO):
+        local_model(sources["draft_model"])
     return sources
 
 
 def open_model(
     name: str, adapter_path: Path | None, pipeline: bool, **settings: Any
 ) -> tuple[Any, Any, dict[str, Any]]:
-    """Load a model and its drafter; ``settings`` are the other values of `model_options`.
-
-    Returns:
-        The model, its tokenizer, and arguments of ``stream_generate``, including the drafter.
-    """
+    """A model by the values of `model_options`, its tokenizer, and arguments of ``stream_generate``, with a drafter."""
     sources = sources_of(settings)
 
     import mlx.core as mx

@@ -4,9 +4,8 @@ A run is a folder with ``run.jsonl``, which only ``bench`` writes, and the page 
 ``run.jsonl`` says what was measured and where. Every further line is a `Block`, written as soon as it is measured.
 
 A speed-up is taken inside a block, against plain decoding of the same prompt. Means and intervals are over prompts.
-Blocks with an output that loops do not count: drafts are nearly always right about text that repeats itself, which
-small models write, so speeds measured on it say nothing about real text. docs/measuring.md says which outputs of real
-models the limit comes from.
+Blocks with an output that loops do not count: drafts are nearly always right about text that repeats itself.
+docs/measuring.md says which outputs of real models the limit comes from.
 """
 
 import json

@@ -61,6 +61,8 @@ def run_benchmark(options: Options, out: Path, say: Callable[[str], object]) -> 
         bar = tqdm(prompts, f"measuring {Path(options.model).name}", unit=" prompts", disable=None)
         for number, prompt in enumerate(bar):
             ids = ids_of_prompt(prompt, tokenizer)
+            if not ids:
+                raise SpectoolError(f"prompt {prompt.name}: expected tokens, got none. Give a larger --window, or text")
             require_tokens(f"prompt {prompt.name}", ids, vocabulary_size(model))
             if number == 0:  # compile passes and load data, with another prompt than this
                 short = replace(options, tokens=min(_WARM_UP, options.tokens))
@@ -141,7 +143,9 @@ class Target:
     def _with_gap(self, one: Generation, prompt: Sequence[int], plain: Sequence[int]) -> Generation:
         """A generation with the gap of the two best logits where it leaves plain decoding's output."""
         place = common_prefix(one.output, plain)
-        logits = forward(self.model, mx.array([*prompt, *plain[:place]])[None])[0, -1]
+        tokens, cache = [*prompt, *plain[:place]], make_prompt_cache(self.model)
+        prefill(self.model, cache, tokens[:-1])  # no logits of a long prompt
+        logits = forward(self.model, mx.array(tokens[-1:])[None], cache)[0, -1]
         second, best = np.array(mx.sort(logits)[-2:].astype(mx.float32)).tolist()
         return replace(one, gap=best - second)
 

@@ -10,7 +10,7 @@ import pytest
 
 from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.manifest import Manifest
-from spectool.commands.shared.align_summary import judge, judgement
+from spectool.commands.align import judgement
 
 from ..running import OTHER, TOKENIZER, run
 
@@ -35,7 +35,7 @@ def test_one_screen_ends_with_a_verdict_and_the_command_that_uses_the_pair(
     lines = printed.stdout.splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("verdict "))
     assert first <= 20
-    assert " ".join(" ".join(lines[first:]).split()) == f"verdict {judge(read_manifest(path))[1]}"
+    assert " ".join(" ".join(lines[first:]).split()) == f"verdict {judgement(read_manifest(path))['verdict']}"
     assert printed.stderr.splitlines()[-2:] == [
         f"all figures: spectool inspect -- {path}",
         f"next: spectool generate --model MODEL --draft-model DRAFT --alignment {path} --prompt …",
@@ -45,7 +45,7 @@ def test_one_screen_ends_with_a_verdict_and_the_command_that_uses_the_pair(
 def test_the_judgement_is_in_json_and_inspect(work: Path, good: Manifest) -> None:
     found = json.loads((work / "x.align.json").read_text())
     assert found["statistics"] == good.statistics and found["usable"] is True
-    assert found["verdict"] == judge(good)[1]
+    assert found["verdict"] == judgement(good)["verdict"]
     inspected = json.loads(run("inspect", work / "x.align", "--json").stdout)
     judged = {name.replace(" ", "_"): value for name, value in judgement(good).items()}
     assert judged.items() <= inspected.items() and judged.items() <= found.items()
@@ -61,26 +61,22 @@ def test_a_report_that_lacks_figures_gets_no_verdict(good: Manifest) -> None:
 
 def test_a_pair_whose_tokenizers_fit_is_fine_and_one_whose_joins_are_lost_is_not(good: Manifest) -> None:
     s, manifest = changeable(good)
-    usable, verdict = judge(good)
-    assert usable and f"as {s['target_to_draft']['tokens'] / s['draft_to_target']['tokens']:.2f} target" in verdict
+    found, length = judgement(good), s["target_to_draft"]["tokens"] / s["draft_to_target"]["tokens"]
+    assert found["usable"] and f"as {length:.2f} target" in found["verdict"]
     compared = s["target"]["check"]
     compared["different"] = compared["places"] // 50
-    assert judge(manifest)[0] is False
+    assert judgement(manifest)["usable"] is False
 
 
-def test_text_that_one_side_does_not_keep_tells_nothing_but_that(good: Manifest) -> None:
+def test_text_that_a_side_does_not_keep_tells_nothing_but_that(good: Manifest) -> None:
     s, manifest = changeable(good)
     s["draft_to_target"] |= {"texts": 1, "lossy_texts": 9}
     s["draft"]["limits"] = ["lower-cases"]
-    usable, verdict = judge(manifest)
+    found = judgement(manifest)
     s["draft_to_target"]["texts"] = 0
-    assert usable is None and judge(manifest)[0] is False
-    assert "the draft's lower-cases" in verdict
-
-
-def test_an_empty_text_is_not_taken_for_a_bad_pair(good: Manifest) -> None:
-    s, manifest = changeable(good)
+    assert found["usable"] is None and judgement(manifest)["usable"] is False
+    assert "the draft's lower-cases" in found["verdict"]
     for counts in (s["draft_to_target"], s["target_to_draft"]):
         counts |= {"texts": 0, "tokens": 0, "lossy_texts": 0}
-    usable, verdict = judge(manifest)
-    assert usable is None and verdict.startswith("nothing can be said")
+    found = judgement(manifest)
+    assert found["usable"] is None and found["verdict"].startswith("nothing can be said"), "an empty text"

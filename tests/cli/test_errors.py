@@ -33,27 +33,6 @@ def test_errors_are_one_line(tmp_path: Path, work: Path) -> None:
     assert not (tmp_path / "x.dict").exists()
 
 
-def test_a_folder_with_the_name_of_an_option_keeps_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(Path(TOKENIZER).parent, "draft")
-    refused = error_of(run("prune-draft", "--draft", "draft", "--corpus", "sample:pl", "-o", "draft"))
-    assert refused.startswith("Error: draft: exists already")
-
-
-def test_a_tokenizer_that_has_moved(tmp_path: Path) -> None:
-    shutil.copyfile(TOKENIZER, tmp_path / "t.json")
-    build = ("build-dict", "--tokenizer", tmp_path / "t.json", "--corpus", "sample:pl", "-o", tmp_path / "x.dict")
-    assert run(*build, "--max-bytes", "14KB").exit_code == 0
-    (tmp_path / "t.json").unlink()
-    emulate = ("predict", "--dict", tmp_path / "x.dict", "--corpus", "sample:pl")
-    assert "Give the dictionary's tokenizer with --tokenizer" in error_of(run(*emulate))
-    shown = run("inspect", tmp_path / "x.dict")
-    assert shown.exit_code == 0
-    assert "no entries are shown" in shown.stderr and "sample entries" not in shown.stdout
-    assert run(*emulate, "--tokenizer", TOKENIZER).exit_code == 0
-    assert run("inspect", tmp_path / "x.dict", "--tokenizer", TOKENIZER).stderr == ""
-
-
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:
     done = process("--debug", "inspect", tmp_path / "gone.dict")
     assert done.returncode == 1
@@ -123,7 +102,8 @@ def damaged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("build-dict --tokenizer BAD --corpus sample:pl -o taken", "taken: exists and is not a whole artifact"),
         ("build-dict --tokenizer BAD --corpus gone.txt", "gone.txt"),
         ("prune-draft --draft BAD --corpus sample:pl -o taken", "taken: exists already"),
-        ("predict --tokenizer BAD --corpus sample:pl --dict gone", "gone: no such file"),
+        ("predict --model BAD --here --corpus sample:pl --dict gone", "gone: no such file"),
+        ("doctor --model BAD --draft-model ./gone", "./gone: no such directory"),
         ("generate --model BAD -p a --json-schema gone", "'gone' does not exist"),
         ("serve --model BAD --adapter-path nope", "nope: expected a LoRA adapter"),
         ("inspect gone", "gone: no such file or directory"),

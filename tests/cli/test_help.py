@@ -38,17 +38,9 @@ def test_every_command_explains_itself_with_an_example(name: str) -> None:
         if isinstance(parameter, click.Option):
             assert parameter.help, parameter.name
             assert parameter.help.endswith("."), parameter.help
-
-
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "lab"])
-def test_examples_use_options_that_there_are(name: str) -> None:
-    command = main.get_command(click.Context(main), name)
-    assert command is not None
     known = {option for parameter in command.params for option in parameter.opts}
-    for line in (command.help or "").splitlines():
-        if line.strip().startswith(f"spectool {name}"):
-            used = set(re.findall(r"(?<=\s)--?[a-z][a-z-]*", line))
-            assert used <= known, line
+    for line in re.findall(rf"^ *spectool {name} .*", command.help or "", re.MULTILINE):
+        assert name == "lab" or set(re.findall(r"(?<=\s)--?[a-z][a-z-]*", line)) <= known, line
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers
 
-from spectool.artifacts.default_paths import place_of
+from spectool.artifacts.default_paths import place_of, slug
+from spectool.commands.build_dict import place_of_pack
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.running import run
 
@@ -21,16 +22,21 @@ def test_unknown_tokens_make_no_dictionary(tmp_path: Path) -> None:
     assert found.exit_code == 1 and "knows none of this text" in found.stderr
 
 
-def test_texts_of_the_same_name_make_two_dictionaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / "cache"))
+def test_texts_of_the_same_name_make_two_dictionaries(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for folder in ("law", "medicine", "law"):
         (tmp_path / folder / "texts").mkdir(parents=True, exist_ok=True)
         (tmp_path / folder / "texts" / "a.txt").write_text(f"Most w {folder}. " * 9)
         asked = ("build-dict", "--tokenizer", demo_path("target"), "--corpus", tmp_path / folder / "texts")
         assert run(*asked).exit_code == 0
-    assert len(list((tmp_path / "cache").glob("texts.*.dict"))) == 2
+    assert len(list(cache.glob("texts.*.dict"))) == 2
     monkeypatch.chdir(tmp_path / "law")
+    assert [slug(name) for name in (".", "texts/..", "../law")] == ["law"] * 3, (
+        "a name that begins with a dot is hidden"
+    )
     assert place_of("texts#body") == f"{tmp_path}/law/texts#body" and place_of("sample:pl") == "sample:pl"
+    assert place_of_pack("texts") == "texts" and place_of_pack("texts/a.txt") == f"{tmp_path}/law/texts/a.txt"
 
 
 @pytest.mark.parametrize("source", [("--pack", "pl"), ("--corpus", "sample:pl")])

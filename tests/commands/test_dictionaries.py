@@ -15,12 +15,9 @@ ASK = ("generate", "--model", TARGET, "-p", "Most w", "-m", 24, "--num-draft-tok
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The user's folder, with nothing in it."""
-    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / "cache" / name))
-    folder = tmp_path / "cache" / "spectool"
-    folder.mkdir(parents=True)
-    return folder
+def folder(cache: Path) -> Path:
+    cache.mkdir(parents=True)
+    return cache
 
 
 def build(out: Path, tokenizer: str = TOKENIZER, corpus: str = "sample:pl", *more: object) -> Path:

@@ -76,14 +76,6 @@ def test_a_terminal_gets_colours_unless_they_are_not_wanted(
     monkeypatch.undo()
 
 
-def test_a_character_waits_for_its_last_byte() -> None:
-    first, second = "ż".encode()
-    display = Display(BYTES)
-    text = display.render(Cycle((first,), "test", 1, (first,)))
-    assert text == ""
-    assert display.render(Cycle((), "", 0, (second,))) == "ż"
-
-
 def test_bytes_that_are_no_text_do_not_hold_the_rest_back() -> None:
     data = bytes([0xFF] * 6) + b"koniec"
     assert click.unstyle(shown(cycles_of(data, [1] * 20, []))) == "\ufffd" * 6 + "koniec"

@@ -10,7 +10,7 @@ from tokenizers import decoders, models, pre_tokenizers
 
 from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.dictionary import Dictionary, Entry
-from spectool.commands.look_ups import explain
+from spectool.commands.inspect import explain
 from spectool.tests.artifacts.parts import edit_manifest
 from spectool.tests.build.dictionaries import written
 from spectool.tests.running import TOKENIZER, error_of, run

@@ -14,12 +14,6 @@ GENERATE = ("generate", "--model", TARGET, "--prompt", "Most w", "--max-tokens",
 GENERATE += ("--num-draft-tokens", 2)
 
 
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / "cache" / name))
-    return tmp_path / "cache" / "spectool"
-
-
 @pytest.mark.nightly
 def test_a_draft_in_the_cache_is_found_by_its_name_and_its_alignment_by_the_tokenizers(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -19,10 +19,11 @@ from mlx_lm.models import llama
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
+from spectool.artifacts.default_paths import digest
 from spectool.artifacts.pruned_draft import honesty_of, read_record
 from spectool.build.alignment import check
 from spectool.build.alignment.replayed_text import Written, written
-from spectool.commands.prune_draft import model_directory
+from spectool.build.packs.stage import open_pack
 from spectool.commands.setup_steps import ALL, DRAFT, LOOK_UPS, PLAIN, Setup
 from spectool.corpora import sample_path
 from spectool.measure.bench.results import PLAIN as NO_DRAFTS
@@ -31,6 +32,7 @@ from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter
 from spectool.tests.measure.bench.runs import block, generation, run_of
 from spectool.tests.running import error_of, figures, run
+from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
 TARGET, DRAFT_MODEL = demo_path("target"), demo_path("draft")
@@ -41,13 +43,11 @@ SAID = ["running: build-dict, pl-", "running: build-dict, sample-pl", DOCTOR[0],
 SAID += ["running: align, ", DOCTOR[1], "measuring "]
 
 
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder in place of the user's cache, on a machine where nothing disturbs a measurement."""
+@pytest.fixture(autouse=True)
+def _quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine where nothing disturbs a measurement."""
     monkeypatch.setattr("spectool.measure.doctor.ALIKE", 1e9)
     monkeypatch.setattr("spectool.runtime.policy.costs._doubt", lambda key: None)
-    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / "cache" / name))
-    return tmp_path / "cache" / "spectool"
 
 
 @pytest.fixture
@@ -64,22 +64,24 @@ def other_draft(tmp_path: Path) -> Path:
     return out
 
 
+def small_pack(language: str, text: object, out: Path) -> Path:
+    done = run("pack", text, "--language", language, "--min-count", 1, "-o", out)
+    assert done.exit_code == 0, done.output
+    return out
+
+
 @pytest.fixture
 def german(tmp_path: Path) -> Path:
     """A pack of a language in which spectool has neither text nor prompts."""
     lines = ["Der Fluss fließt durch die Stadt und die Leute gehen über die Brücke nach Hause."] * 20
     (tmp_path / "de.txt").write_text("\n".join(lines), encoding="utf-8")
-    done = run("pack", tmp_path / "de.txt", "--language", "de", "-o", tmp_path / "de.pack")
-    assert done.exit_code == 0, done.output
-    return tmp_path / "de.pack"
+    return small_pack("de", tmp_path / "de.txt", tmp_path / "de.pack")
 
 
 @pytest.fixture
 def polish(tmp_path: Path) -> Path:
     """A small pack, which is compiled in a second."""
-    done = run("pack", "sample:pl", "--language", "pl", "--min-count", 1, "-o", tmp_path / "small.pack")
-    assert done.exit_code == 0, done.output
-    return tmp_path / "small.pack"
+    return small_pack("pl", "sample:pl", tmp_path / "small.pack")
 
 
 def kept(found: dict[str, Any]) -> list[tuple[str, bool]]:
@@ -87,20 +89,27 @@ def kept(found: dict[str, Any]) -> list[tuple[str, bool]]:
 
 
 @pytest.mark.nightly
-def test_what_is_built_is_found_by_the_command_that_is_recommended(cache: Path, text: Path) -> None:
+def test_what_is_built_is_found_by_the_command_that_is_recommended(
+    cache: Path, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bundled language needs neither text nor network."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    assert kept(figures("setup", TARGET, *BRIEF)) == [("build-dict", False), ("doctor", False)]
     found = figures("setup", TARGET, *BRIEF, "--corpus", text)
-    assert kept(found) == [("build-dict", False), ("build-dict", False), ("doctor", False)]
-    assert len(dictionaries := sorted(cache.glob("*.dict"))) == 2
+    assert kept(found) == [("build-dict", True), ("build-dict", False), ("doctor", True)]
+    dictionaries = sorted(cache.glob("*.dict"))
+    assert len(dictionaries) == 2
     done = run("generate", "--model", TARGET, "--prompt", "Most w", "--max-tokens", 2, "--no-history")
     assert all(dictionary.name in done.stderr for dictionary in dictionaries)
     recommended = shlex.split(found["command"])
     assert recommended[0] == "spectool"
     assert run(*recommended[1:], "--prompt", "Most w", "--max-tokens", 2).exit_code == 0
 
-    before = {path: path.stat().st_mtime_ns for path in cache.glob("*.dict")}
+    before = {path: path.stat().st_mtime_ns for path in dictionaries}
     again = figures("setup", TARGET, *BRIEF, "--corpus", text)
     assert kept(again) == [("build-dict", True), ("build-dict", True), ("doctor", True)]
-    assert {path: path.stat().st_mtime_ns for path in cache.glob("*.dict")} == before
+    assert {path: path.stat().st_mtime_ns for path in dictionaries} == before
     assert again["run"] == found["run"] and len(list((cache / "setup").iterdir())) == 1
 
     with text.open("a", encoding="utf-8") as stream:
@@ -129,6 +138,10 @@ def test_a_bundled_language_needs_neither_text_nor_network(cache: Path, monkeypa
         (("gone/model.gguf", "--language", "pl"), "GGUF files cannot be read"),
         ((TARGET, "--language", "cs"), "--corpus FILE"),
         ((TARGET, "--language", "cs"), "'20231101.cs/*' --local-dir DIR && spectool pack DIR --language cs"),
+        (("owner/model", "--language", "cs"), "cs: no pack"),  # before the model is fetched
+        (("owner/model", "--language", "pl", "--pack", "typo"), "typo: no such pack"),
+        (("owner/model", "--language", "pl", "--draft-model", "./gone"), "./gone: no such directory"),
+        (("owner/model", "--language", "pl"), "owner/model"),
         ((TARGET, "--language", "pl", "--corpus", "cp1250.txt"), "cp1250.txt:1: expected UTF-8"),
         ((TARGET, "--language", "pl", "--corpus", "nothing.txt"), "nothing.txt"),
         ((TARGET, "--language", "pl", "--corpus", "sample:pl", "--draft-model", "nowhere"), "nowhere"),
@@ -147,10 +160,19 @@ def test_what_is_not_there_is_named_before_anything_is_made(
     assert not list(cache.rglob("*"))
 
 
-def test_a_model_in_the_home_directory_has_a_short_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "model").mkdir()
-    assert model_directory("~/model") == tmp_path / "model"
+def test_a_folder_with_the_name_of_the_language_is_no_pack(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts may lie there. The dictionary is found again from other places."""
+    (tmp_path / "pl").mkdir()
+    monkeypatch.chdir(tmp_path)
+    made, steps = Setup(str(TARGET), "pl", [], [], None, 1.0), list[Any]()
+    packs = made._sources()
+    assert packs["pl"].path == open_pack("pl").path
+    made.target = open_tokenizer(TARGET)
+    monkeypatch.setattr(Setup, "_step", lambda self, *step: steps.append(step[1]))
+    made._dictionary("pl", [packs["pl"]], None)
+    assert steps[0].startswith(f"pl-{digest('pl')}.")
 
 
 @pytest.mark.nightly
@@ -172,7 +194,23 @@ def test_a_draft_model_needs_no_text_and_the_command_no_paths(
     again = figures(*asked)
     assert [(step, was or step == "doctor") for step, was in kept(again)] == [(step, True) for step, _ in kept(found)]
     os.utime(other_draft / "model.safetensors", times=(2**32, 2**32))  # trained again
+    with monkeypatch.context() as patch:
+        patch.setattr("spectool.commands.setup_steps.with_guesses", interrupt)
+        assert run(*asked).exit_code == 130
+    assert read_record(cache / "drafts" / made[-1]) == record, "it is used until there is a new one"
     assert dict(kept(figures(*asked)))["prune-draft"] is False
+
+    (other_draft.parent / "b").mkdir()
+    namesake = shutil.copytree(other_draft, other_draft.parent / "b" / other_draft.name)
+    other = shlex.split(figures("setup", TARGET, *BRIEF, "--pack", polish, "--draft-model", namesake)["command"])
+    assert made[-1] in {each["made"] for each in figures(*asked)["steps"]}
+    drafts = {path.name: read_record(path) for path in cache.glob("drafts/[!.]*")}
+    assert len(drafts) == 2 and all(each and each.tokenizers["pruned"]["name"] == name for name, each in drafts.items())
+    assert "--draft-model" not in other or other[-1] in drafts.keys() - {made[-1]}
+
+
+def interrupt(*arguments: object, **options: object) -> None:
+    raise KeyboardInterrupt
 
 
 def random_model(out: Path, tokenizer: Path, ids: int) -> Path:
@@ -278,12 +316,11 @@ def test_a_bench_that_cannot_tell_recommends_no_draft_model() -> None:
     assert (verdict.pays, recommended) == (None, PLAIN)
 
 
-@pytest.mark.parametrize("real", [0, 1, 5])
-def test_nothing_is_recommended_on_text_that_loops(real: int) -> None:
-    verdict, *then = outcome([timed(number, (1.9,), loops=number >= real) for number in range(8)])
-    assert (verdict.pays, then) == (None, [None, None])
-    assert f"{8 - real} of 8 prompts led to text that loops" in verdict.sentence
-    assert verdict.sentence.startswith(TOO_SHORT if real == 5 else UNFIT)
+def test_nothing_is_recommended_on_text_that_loops() -> None:
+    for real, said in ((0, UNFIT), (1, UNFIT), (5, TOO_SHORT)):
+        verdict, *then = outcome([timed(number, (1.9,), loops=number >= real) for number in range(8)])
+        assert (verdict.pays, then) == (None, [None, None])
+        assert verdict.sentence.startswith(said) and f"{8 - real} of 8 prompts led" in verdict.sentence
 
 
 def outcome(blocks: Sequence[Block]) -> tuple[Verdict, str | None, str | None]:

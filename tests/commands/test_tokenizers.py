@@ -17,7 +17,7 @@ GIVE = "Give the dictionary's tokenizer with --tokenizer; the file calls it "
 
 
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+def asked(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What is asked of the network, which is nothing; the cache of the hub and our own are empty."""
     found: list[object] = []
 
@@ -28,7 +28,6 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[object]:
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr("huggingface_hub.HfApi.model_info", lambda self, name, **_: refuse(self, name))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / "cache"))
     return found
 
 
@@ -85,4 +84,5 @@ def test_the_users_own_is_found_by_its_fingerprint(
     assert asked == []
     if own == "by its path":
         shutil.rmtree(elsewhere)
-        assert GIVE in error_of(run(*COMMANDS[0], dictionary))
+        assert all(GIVE in error_of(run(*command, dictionary)) for command in COMMANDS)
+        assert run(*COMMANDS[1], dictionary, "--tokenizer", demo_path("target")).exit_code == 0

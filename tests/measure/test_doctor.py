@@ -6,10 +6,8 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from spectool import ArtifactError
-from spectool.cli import main
 from spectool.commands.doctor import _lengths, _notes
 from spectool.measure.doctor import break_even, measure_costs
 from spectool.runtime import batch_generate, generate
@@ -21,14 +19,12 @@ from spectool.runtime.policy.costs import known_costs, model_key, new_policy
 from spectool.runtime.policy.curve import ASSUMED
 from spectool.runtime.policy.measuring import ROWS
 from spectool.runtime.policy.pass_costs import PassCosts, costs_path, load_costs, save_costs
+from spectool.tests.running import figures, run
 from spectool.tests.tiers import nightly
 
+pytestmark = pytest.mark.usefixtures("cache")
+TARGET = str(demo_path("target"))
 COSTS = PassCosts("m", "CPU", {64: {1: 0.01, 2: 0.011, 4: 0.02}}, {64: 0.009}, (1, 2))
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / name))
 
 
 def test_draft_breaks_even_where_its_tokens_cost_as_many_plain_passes():
@@ -47,12 +43,10 @@ def test_nearly_free_lengths_end_before_the_first_dear_pass():
 
 
 def test_command_measures_and_later_policies_know_it():
-    result = CliRunner().invoke(main, ["doctor", "--model", str(demo_path("target")), "--seconds", "1", "--json"])
-    assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)
+    found = figures("doctor", "--model", TARGET, "--seconds", 1)
     assert {length["draft_tokens"] + 1 for length in found["lengths"]} <= set(ROWS)
     assert found["lengths"][0]["plain_passes"] == 1 and 1 in found["target"]["same_bits"]
-    model, tokenizer = load_model(str(demo_path("target")))
+    model, tokenizer = load_model(TARGET)
     known = known_costs(model)
     assert known is not None and 64 in known.seconds
     assert new_policy(model).curve.seconds(2, 64) == pytest.approx(known.seconds[64][2], rel=0.5)
@@ -66,7 +60,7 @@ def test_command_measures_and_later_policies_know_it():
 
 def slow_model(monkeypatch: pytest.MonkeyPatch, seconds: float) -> tuple[Any, Any, list[float]]:
     """A model whose passes take some seconds on a clock of their own, its tokenizer, and that clock."""
-    model, tokenizer = load_model(str(demo_path("target")))
+    model, tokenizer = load_model(TARGET)
     call, now = type(model).__call__, [0.0]
 
     def slow(self: Any, inputs: Any, **options: Any) -> Any:
@@ -119,8 +113,8 @@ def test_saved_costs_come_back_and_damaged_ones_are_named():
 
 def test_drafts_are_kept_to_lengths_whose_passes_have_the_same_bits():
     assert [replace(COSTS, same_bits=rows).longest_exact for rows in [(1,), (1, 3), (1, 2, 3, 8)]] == [0, 0, 2]
-    model, tokenizer = load_model(str(demo_path("target")))
-    drafter = load_drafter(tokenizer, draft_model=str(demo_path("target")))  # right, so long drafts pay
+    model, tokenizer = load_model(TARGET)
+    drafter = load_drafter(tokenizer, draft_model=TARGET)  # right, so long drafts pay
     flat = {64: dict.fromkeys((1, 2, 3, 8, 17), 1.0)}
     for rows, exact, longest in [((1, 2, 3, 8), False, 16), ((1, 2, 3, 8), True, 2), ((1,), True, 0)]:
         save_costs(model_key(model), PassCosts("m", "CPU", flat, {64: 1.0}, rows, exact))
@@ -133,15 +127,15 @@ def test_drafts_are_kept_to_lengths_whose_passes_have_the_same_bits():
             pass
         assert max(lengths) <= longest <= max(16, policy.longest)
         assert longest < 16 or max(lengths) > 2
-    result = CliRunner().invoke(main, ["generate", "--model", str(demo_path("target")), "-p", "Most", "-m", "2"])
+    command = ["generate", "--model", TARGET, "-p", "Most", "-m", 2]
+    result = run(*command)
     assert result.exit_code == 0 and "decoding plainly" in result.stderr and "drafting from" not in result.stderr
-    fixed = ["generate", "--model", str(demo_path("target")), "-p", "Most", "-m", "2", "--num-draft-tokens", "3"]
-    assert "may change the bits" in CliRunner().invoke(main, fixed).stderr
+    assert "may change the bits" in run(*command, "--num-draft-tokens", 3).stderr
 
 
 def passes_with(exact: tuple[int, ...], write: Callable[[Any, Any], object], monkeypatch) -> set[tuple[int, ...]]:
     """The shapes of the passes after the prompt's, where the rows of ``exact`` have the bits of one."""
-    model, tokenizer = load_model(str(demo_path("target")))
+    model, tokenizer = load_model(TARGET)
     flat = {64: dict.fromkeys((1, 2, 3, 8, 17, 32), 1.0)}
     save_costs(model_key(model), PassCosts("m", "CPU", flat, {64: 1.0}, exact, exact=True))
     shapes, call = set[tuple[int, ...]](), type(model).__call__
@@ -181,10 +175,9 @@ def test_forced_tokens_are_kept_to_lengths_whose_passes_have_the_same_bits(monke
 
 
 def test_exact_is_kept_until_the_doctor_runs_without_it():
-    model, _ = load_model(str(demo_path("target")))
+    model, _ = load_model(TARGET)
     for options, exact in ((["--exact"], True), ([], False)):
-        command = ["doctor", "--model", str(demo_path("target")), "--seconds", "0.1", "--json", *options]
-        found = json.loads(CliRunner().invoke(main, command).stdout)["target"]
+        found = figures("doctor", "--model", TARGET, "--seconds", 0.1, *options)["target"]
         known = known_costs(model)
         assert known is not None and known.exact == exact
         assert found == json.loads(json.dumps(asdict(known))), "what is saved"
@@ -192,15 +185,18 @@ def test_exact_is_kept_until_the_doctor_runs_without_it():
 
 def test_a_measurement_that_was_disturbed_is_said_not_to_be_final(monkeypatch):
     """It is merged with what was measured before, of which one time was longer, and measured again."""
-    model, _ = load_model(str(demo_path("target")))
+    model, _ = load_model(TARGET)
     disturbed = {64: {1: 1.0, 2: 9.0, 4: 2.0}}, {64: 1.0}, 3.4
     monkeypatch.setattr("spectool.measure.doctor.time_passes", lambda *args, **options: disturbed)
     save_costs(model_key(model), PassCosts("m", "CPU", {64: {1: 1.0, 2: 1.2, 4: 3.0}}, {64: 1.0}, ()))
-    result = CliRunner().invoke(main, ["doctor", "--model", str(demo_path("target")), "--seconds", "0.1"])
+    command = ["doctor", "--model", TARGET, "--seconds", 0.1]
+    assert "Do not send this" in run(*command, "--share").stderr
+    save_costs(model_key(model), PassCosts("m", "CPU", {64: {1: 1.0, 2: 1.2, 4: 3.0}}, {64: 1.0}, ()))
+    result = run(*command)
     assert "takes up to 3.4 times as long" in result.stderr and "This is not final" in " ".join(result.stdout.split())
     known = known_costs(model)
     assert known is not None and not known.final and known.seconds == {64: {1: 1.0, 2: 1.2, 4: 2.0}}
     steady = {64: {1: 1.0, 2: 1.2, 4: 2.0}}, {64: 1.0}, 1.1
     monkeypatch.setattr("spectool.measure.doctor.time_passes", lambda *args, **options: steady)
-    result = CliRunner().invoke(main, ["doctor", "--model", str(demo_path("target")), "--seconds", "0.1"])
+    result = run(*command)
     assert "not final" not in result.stdout and known_costs(model).final

@@ -20,10 +20,7 @@ TARGET = demo_path("target")
 STEEP = PassCosts("demo", "Apple M4 Pro", {64: {1: 1.0, 4: 3.9, 5: 3.8}}, {64: 1.0}, (), False)
 
 
-def test_the_row_is_one_that_the_table_takes_and_names_nothing_of_the_users(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / name))
+def test_the_row_is_one_that_the_table_takes_and_names_nothing_of_the_users(cache: Path) -> None:
     printed = run("doctor", "--model", TARGET, "--seconds", 1, "--share")
     (line,) = printed.stdout.splitlines()
     row = ChipCosts.model_validate_json(line)
@@ -49,6 +46,8 @@ def test_steep_weights_are_told_of_cheaper_ones(monkeypatch: pytest.MonkeyPatch)
     assert any("mxfp4" in note and "--q-bits 4" in note for note in cheaper_here(model, STEEP))
     flat = replace(STEEP, seconds={64: {1: 1.0, 4: 1.05}})
     assert cheaper_here(model, flat) == []  # as it was measured here, whatever was published
+    monkeypatch.setattr(machines, "has_experts", lambda model: True)
+    assert cheaper_here(model, STEEP) == []  # what was published of other models says nothing of experts
 
 
 @pytest.mark.parametrize(

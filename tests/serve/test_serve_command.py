@@ -48,6 +48,7 @@ def process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], OpenAI]]:
                 if found := re.match(
                     r"Serving .* at (http://127\.0\.0\.1:\d+/v1), drafting from (.+)\. Press Ctrl-C", line
                 ):
+                    assert found[2] == "nothing" or "0" not in arguments, "--num-draft-tokens 0"
                     break
             else:
                 raise AssertionError("the server ended before it listened")

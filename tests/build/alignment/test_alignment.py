@@ -17,7 +17,7 @@ from spectool.build.alignment.intersection import intersect
 from spectool.build.alignment.spellings import spellings
 from spectool.build.alignment.stage import build_alignment
 from spectool.build.corpus_reading import quiet
-from spectool.commands.shared.align_summary import judge
+from spectool.commands.align import judgement
 from spectool.corpora import open_corpus
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
@@ -131,7 +131,7 @@ def test_a_target_that_writes_a_space_before_every_text_is_judged_on_such_texts(
     counts, check = manifest.statistics["draft_to_target"], manifest.statistics["target"]["check"]
     assert counts["texts"] and not counts["lossy_texts"]
     assert check["places"] > 0 and not check["different"]
-    assert judge(manifest)[0]
+    assert judgement(manifest)["usable"]
 
 
 @pytest.mark.parametrize("role", ["draft", "target"])

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -87,18 +88,15 @@ def drawn_blocks(
     """Draw the blocks of a run. Drafts are accepted less often in the second source and kind."""
     rng = np.random.default_rng(seed)
     found = []
-    for temperature in temperatures:
-        for number, source in enumerate(sources):
-            for place, kind in enumerate(kinds):
-                for prompt in range(prompts):
-                    ease = rng.uniform(0.7, 1.3) * 0.9**number * 0.9**place
-                    ran = [generation(PLAIN, 0, tokens * STEP * rng.lognormal(0, noise), tokens)]
-                    for truth in truths:
-                        agreement = min(0.98, truth.agreement * ease)
-                        slow = rng.lognormal(0, noise)
-                        ran += [_drawn(rng, agreement, k, tokens, truth, slow) for k in lengths]
-                    labels = {"source": source, "kind": kind, "temperature": temperature}
-                    found.append(block(f"{source}-{kind}-{prompt}", ran, **labels))
+    every = product(temperatures, enumerate(sources), enumerate(kinds), range(prompts))
+    for temperature, (number, source), (place, kind), prompt in every:
+        ease = rng.uniform(0.7, 1.3) * 0.9**number * 0.9**place
+        ran = [generation(PLAIN, 0, tokens * STEP * rng.lognormal(0, noise), tokens)]
+        for truth in truths:
+            agreement, slow = min(0.98, truth.agreement * ease), rng.lognormal(0, noise)
+            ran += [_drawn(rng, agreement, k, tokens, truth, slow) for k in lengths]
+        labels = {"source": source, "kind": kind, "temperature": temperature}
+        found.append(block(f"{source}-{kind}-{prompt}", ran, **labels))
     return found
 
 
@@ -110,12 +108,6 @@ def _drawn(rng: np.random.Generator, agreement: float, k: int, tokens: int, trut
         accepted.append(min(right, tokens - done - 1))
         done += accepted[-1] + 1
     step = STEP * slow * len(accepted)
-    return generation(
-        truth.drafter,
-        k,
-        step * truth.cost.cost(k),
-        tokens,
-        proposed=(k,) * len(accepted),
-        accepted=tuple(accepted),
-        draft_seconds=step * truth.cost.r * (k + 1),
-    )
+    drafts = {"proposed": (k,) * len(accepted), "accepted": tuple(accepted)}
+    drafting = step * truth.cost.r * (k + 1)
+    return generation(truth.drafter, k, step * truth.cost.cost(k), tokens, draft_seconds=drafting, **drafts)

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from spectool.commands.shared.drafter_spec import drafter_of
+from spectool.commands.bench import drafter_of
 from spectool.lab.paper_tables.reading import read_run
 from spectool.measure.bench.results import PLAIN
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.measure.bench.recorded import TARGET
-from spectool.tests.running import run
+from spectool.tests.running import error_of, run
 
 ONE = ("bench", "--model", TARGET, "--prompts", "pl", "--count", 1, "--tokens", 6)
 HISTORY = (*ONE, "--drafter", "history")
@@ -37,8 +37,9 @@ def test_options_say_what_is_measured(tmp_path: Path) -> None:
         ((*ONE, "--drafter", "history,speed=2"), "Join options of `spectool generate` by commas"),
         ((*ONE, "--drafter", "dict="), "'--dict' requires an argument"),
         ((*ONE, "--drafter", "verify=exact"), "expected something that drafts"),
-        ((*ONE, "--drafter", "alignment=x"), "expected something that drafts"),
-        ((*HISTORY[:-1], "history,alignment=x"), "name it with --draft-model"),
+        ((*HISTORY[:-1], "alignment=x"), "name it with --draft-model"),
+        ((*HISTORY[:-1], "dict=pl.dict,no-dict"), "expected something that drafts"),
+        ((*HISTORY[:-1], "history,no-measure"), "it measures passes anyway"),
         ((*HISTORY[:-1], "history,num-draft-tokens=2"), "give --num-draft-tokens to bench itself"),
         ((*ONE, "--drafter", "dict=auto"), "name what drafts instead of auto"),
         ((*HISTORY, "--drafter", "history"), "a name that none has yet, got 'history'. Add name=…"),
@@ -56,7 +57,10 @@ def test_what_is_measured_is_what_the_command_of_the_page_drafts_with(tmp_path: 
     spec = drafter_of(["--history", "--min-draft-prob", "0.3"])
     assert spec.command == ("--history", "--min-draft-prob", "0.3", "--no-dict")
     assert run("generate", "--model", TARGET, *spec.command, "-p", "Most w", "-m", 2).exit_code == 0
-    assert spec.sources == {
-        **{"dictionary": (), "history": True, "draft_model": None},
-        **{"alignment": None, "min_probability": 0.3},
-    }
+    others = {"draft_model": None, "alignment": None, "min_probability": 0.3}
+    assert spec.sources == {"dictionary": (), "history": True, **others}
+
+
+def test_a_prompt_without_tokens_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spectool.measure.bench.run.ids_of_prompt", lambda prompt, tokenizer: [])
+    assert "prompt pl-encyclopaedic-01: expected tokens" in error_of(run(*HISTORY, "-o", tmp_path / "x.bench"))

@@ -17,6 +17,7 @@ from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet, Proposal
+from spectool.runtime.groups.rank_0 import forward
 from spectool.runtime.loading import load_model
 
 PASS, READ = 0.2, 0.6  # seconds: of a pass of the target, of a drafter that reads a prompt
@@ -172,7 +173,7 @@ def test_a_drafter_that_fails_is_no_measurement() -> None:
         measured(model, Broken())
 
 
-def test_an_output_that_leaves_plain_decodings_has_the_gap_of_the_logits_there() -> None:
+def test_an_output_that_leaves_plain_decodings_has_the_gap_of_the_logits_there(monkeypatch: pytest.MonkeyPatch) -> None:
     model, _ = load_model(str(demo_path("target")))
     target = target_of(model, tokens=6)
     (plain,) = target.measure(PROMPT, 0)
@@ -180,4 +181,7 @@ def test_an_output_that_leaves_plain_decodings_has_the_gap_of_the_logits_there()
     other = replace(plain, output=(*plain.output[:3], 0, 0, 0))
     logits = model(mx.array([*PROMPT, *plain.output[:3]])[None])[0, -1].tolist()
     best, second = sorted(logits, reverse=True)[:2]
+    rows, noted = list[int](), "spectool.measure.bench.run.forward"
+    monkeypatch.setattr(noted, lambda model, tokens, cache: rows.append(tokens.size) or forward(model, tokens, cache))
     assert target._with_gap(other, PROMPT, plain.output).gap == pytest.approx(best - second, abs=1e-3)
+    assert rows == [1], "the logits of a whole prompt would take gigabytes"

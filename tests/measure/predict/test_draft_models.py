@@ -48,8 +48,7 @@ def test_a_draft_model_on_a_chip(replaying: list[object]) -> None:
     assert "give it with --size" in error_of(run(*replaying, "--draft-model", DRAFT, "--on", "M3 Max"))
 
 
-def test_a_draft_model_here(replaying: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / name))
+def test_a_draft_model_here(replaying: list[object], cache: Path) -> None:
     here = [*replaying, "--here", "--draft-model", DRAFT, "--max-tokens", 40]
     assert "--model M" in run("--here").stderr
     assert f"doctor --model {TARGET}" in error_of(run(*here))
@@ -74,6 +73,7 @@ def test_without_a_number_of_tokens_it_takes_a_minute(replaying: list[object], m
     [
         (["--no-history"], "without --dict FILE"),
         (["--draft-model", DRAFT], "add --here, or --on CHIP"),
+        (["--size", 8], "add --on CHIP"),
         (["--draft-model", DRAFT, "--on", "M3 Ultra", "--experts"], "measure it, --here"),
         (["--alignment", "pair.align"], "--draft-model D"),
     ],
