@@ -150,7 +150,7 @@ def _variables_in(template: str) -> frozenset[str]:
         return frozenset(
             meta.find_undeclared_variables(Environment(extensions=["jinja2.ext.loopcontrols"]).parse(source))
         )
-    except TemplateSyntaxError:
+    except (TemplateSyntaxError, RecursionError):  # rendering it will say so
         return frozenset()
 
 

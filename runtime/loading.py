@@ -4,7 +4,7 @@ import json
 import os
 import shlex
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -86,7 +86,9 @@ def _load(
         )
     path = name if source is None else str(source)
     # Transformers would ask the user about remote code.
-    settings = {"trust_remote_code": False} | ({"chat_template": chat_template} if chat_template else {})
+    settings: dict[str, Any] = {"trust_remote_code": False}
+    if chat_template:  # also of models whose own is a function of mlx-lm
+        settings |= {"chat_template": chat_template, "chat_template_type": None}
     try:
         if spread:
             from spectool.runtime.groups.meeting import joined, world
@@ -301,7 +303,7 @@ def alignment_for(target: Tokenizer, fits: Callable[[Mapping[str, Any]], bool]) 
     from spectool.artifacts.alignment import Alignment
     from spectool.artifacts.alignment_report import require_checked
 
-    for path in sorted(default_path("").glob("[!.]*.align"), key=os.path.getmtime, reverse=True):
+    for path in reversed(_oldest_first(default_path("").glob("[!.]*.align"))):
         with suppress(ArtifactError, OSError):
             manifest = read_manifest(path)
             sides = manifest.tokenizers
@@ -320,8 +322,8 @@ def prepared_draft(target: Tokenizer) -> str:
         RuntimeUnsupported: There is none.
     """
     drafts = dict[str, str]()
-    for record in sorted(draft_path("").glob("[!.]*/pruning.json"), key=os.path.getmtime):
-        with suppress(OSError, ValueError, TypeError, KeyError):
+    for record in _oldest_first(draft_path("").glob("[!.]*/pruning.json")):
+        with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
             manifest = Manifest.of(json.loads(record.read_text(encoding="utf-8")))
             drafts[manifest.fingerprints["pruned"]] = record.parent.name
     path = alignment_for(target, lambda draft: draft["fingerprint"] in drafts)
@@ -331,3 +333,8 @@ def prepared_draft(target: Tokenizer) -> str:
             f"{shlex.quote(target.name)} --language CODE --draft-model DRAFT"
         )
     return drafts[read_manifest(path).fingerprints["draft"]]
+
+
+def _oldest_first(paths: Iterable[Path]) -> list[Path]:
+    """Files by the time of their last change, without links that lead nowhere."""
+    return sorted(filter(Path.is_file, paths), key=os.path.getmtime)
