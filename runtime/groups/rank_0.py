@@ -82,13 +82,13 @@ class Leader(Link):
         self._recorded: list[list[Any]] = []
         self._dropped: deque[int] = deque()  # filled by any thread
         self._numbers = itertools.count()
-        self._passes, self._stopped, self._rests = 0, False, False
+        self._passes, self._rests = 0, False
         super().__init__(model, group)
         atexit.register(self.stop)
 
     @property
     def _over(self) -> bool:
-        return self._stopped or self._watch.failed
+        return self._watch.expects_end or self._watch.failed
 
     def added(self, new: Spread) -> int:
         """Give an object its number."""
@@ -160,12 +160,12 @@ class Leader(Link):
     def let_sleep(self) -> None:
         """Let the others sleep until the next message."""
         if not self._over and not self._rests:
-            self.send("rest", [])
-            self._rests = True
+            with uninterrupted():
+                self.send("rest", [])
+                self._rests = True
 
     def stop(self) -> None:
         """End the other ranks."""
         if not self._over:
-            self._stopped = True
             self._watch.expects_end = True
             self.send("stop", [])

@@ -17,7 +17,7 @@ import mlx.core as mx
 import pytest
 
 from spectool.runtime.demo_models import demo_path
-from spectool.runtime.groups import others
+from spectool.runtime.groups import others, rank_0
 from spectool.runtime.groups.watch import Watch
 from spectool.tests.rings import errors_of, host_file, outputs_of, start_rank
 from spectool.tests.runtime.test_groups import saved
@@ -111,6 +111,15 @@ def test_the_watch_listens_where_the_host_file_says_and_serves_strangers_aside()
     for each in ranks:
         each.expects_end = True
         each.begin()
+
+
+def test_ctrl_c_waits_until_it_is_known_that_the_others_sleep() -> None:
+    leader = object.__new__(rank_0.Leader)
+    leader._watch, leader._rests = Watch(0, []), False
+    leader.send = lambda *told: signal.raise_signal(signal.SIGINT)  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        leader.let_sleep()
+    assert leader._rests
 
 
 def writing(rank: subprocess.Popen[str]) -> subprocess.Popen[str]:
