@@ -103,7 +103,8 @@ class Grammar:
 
     def require(self, tokenizer: TokenizerWrapper) -> None:
         """Raise `RuntimeUnsupported` if the grammar was compiled for other tokens than those of ``tokenizer``."""
-        if _loaded(self._tokenizer) is not _loaded(tokenizer) and self._tokenizer.get_vocab() != tokenizer.get_vocab():
+        own = self._tokenizer
+        if own._tokenizer is not tokenizer._tokenizer and own.get_vocab() != tokenizer.get_vocab():
             problem = "compiled for the tokens of another tokenizer. Give Grammar the tokenizer of this model"
             raise RuntimeUnsupported(f"grammar: {problem}")
 
@@ -342,13 +343,8 @@ class _Vocabulary:
         self.trie = trie = LLTokenizer(LLTokenizerWrapper(Tokens()), eos_token=ends)
 
 
-def _loaded(tokenizer: TokenizerWrapper) -> Any:
-    """The tokenizer inside mlx-lm's wrapper."""
-    return getattr(tokenizer, "_tokenizer", tokenizer)
-
-
-def _vocabulary_of(tokenizer: Any) -> _Vocabulary:
-    known = _known.setdefault(_loaded(tokenizer), {})
+def _vocabulary_of(tokenizer: TokenizerWrapper) -> _Vocabulary:
+    known = _known.setdefault(tokenizer._tokenizer, {})
     ends = frozenset(tokenizer.eos_token_ids)
     if ends not in known:
         known[ends] = _Vocabulary(tokenizer)

@@ -37,7 +37,7 @@ class SpreadCache(list[Any], Spread):
     def __deepcopy__(self, memo: dict[int, Any]) -> "SpreadCache":
         copied = SpreadCache(copy.deepcopy(list(self), memo))
         if self.leader is not None:
-            self.leader.record("copy", [self.leader.named(self), self.leader.added(copied)])
+            self.leader.record("copy", self.leader.named(self), self.leader.added(copied))
         return copied
 
 

@@ -7,6 +7,7 @@ import logging
 import weakref
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import mlx.core as mx
@@ -58,8 +59,8 @@ def run_on_all_ranks(
     if leader is None:
         return work(model, cache, *arguments, **named)
     assert isinstance(cache, SpreadCache)
-    told = [name_of(work), leader.named(cache), arguments, named]
-    return leader.meet("work", told, lambda: work(model, cache, *arguments, **named))
+    done = partial(work, model, cache, *arguments, **named)
+    return leader.meet(done, "work", name_of(work), leader.named(cache), arguments, named)
 
 
 def let_others_sleep(model: Any) -> None:
@@ -101,22 +102,21 @@ class Leader(Link):
         if known.number is None:
             self.added(known)
             if isinstance(known, SpreadCache):
-                self.record("make", [known.number, known.size])
+                self.record("make", known.number, known.size)
         return str(known.number)
 
-    def record(self, name: str, arguments: list[Any], named: dict[str, Any] | None = None, result: Any = None) -> None:
-        """Record an operation."""
-        more = [result, named] if named or result is not None else []
-        self._recorded.append([name, arguments, *more])
+    def record(self, name: str, *told: Any) -> None:
+        """Record an operation, to be told with the next message."""
+        self._recorded.append([name, *told])
 
-    def send(self, name: str, arguments: list[Any]) -> None:
+    def send(self, name: str, *told: Any) -> None:
         """Tell the other ranks what was recorded, and one thing more."""
         if self._rests:
             self._watch.wake()
             self._rests = False
         while self._dropped:
-            self.record("drop", [self._dropped.popleft()])
-        self.record(name, arguments)
+            self.record("drop", self._dropped.popleft())
+        self.record(name, *told)
         recorded, self._recorded = self._recorded, []
         log.debug("rank 0 tells %s", recorded)
         self._broadcast(json.dumps(recorded, separators=(",", ":")).encode())
@@ -134,12 +134,12 @@ class Leader(Link):
             )
         self._passes += 1
         if checked_every and self._passes % checked_every == 0:
-            self.record("check", [self._digest])
+            self.record("check", self._digest)
         tokens: Any = inputs.tolist()
         named = None if cache is None else self.named(cache)
-        return self.meet("pass", [tokens, named, logits], lambda: self._pass(tokens, cache, logits))
+        return self.meet(lambda: self._pass(tokens, cache, logits), "pass", tokens, named, logits)
 
-    def meet(self, name: str, told: list[Any], work: Callable[[], _R]) -> _R:
+    def meet(self, work: Callable[[], _R], name: str, *told: Any) -> _R:
         """Tell the other ranks what they are to compute together with this one, and compute it.
 
         Raises:
@@ -147,25 +147,19 @@ class Leader(Link):
         """
         if self._over:
             raise SpectoolError("the group of processes has ended. Start it again")
-        with uninterrupted(), self._watch.waiting():
-            try:
-                self.send(name, told)
-                return work()
-            except RuntimeUnsupported:
-                raise
-            except BaseException as error:
-                self._watch.end(error)  # the others may not be at the same place any more
-                raise
+        with uninterrupted(), self._watch.working(RuntimeUnsupported):
+            self.send(name, *told)
+            return work()
 
     def let_sleep(self) -> None:
         """Let the others sleep until the next message."""
         if not self._over and not self._rests:
             with uninterrupted():
-                self.send("rest", [])
+                self.send("rest")
                 self._rests = True
 
     def stop(self) -> None:
         """End the other ranks."""
         if not self._over:
             self._watch.expects_end = True
-            self.send("stop", [])
+            self.send("stop")

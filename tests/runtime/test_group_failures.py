@@ -185,9 +185,12 @@ sys.stdin.read()
 @pytest.mark.parametrize(
     ("message", "says"),
     [
-        ("leader.send('subprocess:call', [['touch', 'FILE']])", "rank 0 asks for 'subprocess:call', which is no"),
         (
-            "leader.send('work', ['subprocess:call', leader.named(SpreadCache([])), [['touch', 'FILE']], {}])",
+            "leader.send('subprocess:call', [['touch', 'FILE']], {}, None)",
+            "rank 0 asks for 'subprocess:call', which is no",
+        ),
+        (
+            "leader.send('work', 'subprocess:call', leader.named(SpreadCache([])), [['touch', 'FILE']], {})",
             "rank 0 asks for 'subprocess:call', which is no",
         ),
         ("leader._broadcast(b'\\xff\\x00')", r"expected a message of the group, got b'\xff\x00'"),
