@@ -133,9 +133,7 @@ class GrammarConstraint:
         """Which tokens may follow the committed ones, and each draft token in addition, bool [positions, rows].
 
         Positions end where the text does: at the first draft token that is not allowed, or that ends the answer.
-
-        Raises:
-            RuntimeUnsupported: What follows the committed tokens is too complex for the parser, or has no tokens.
+        A RuntimeUnsupported if what follows the committed ones is too complex for the parser, or has no tokens.
         """
         masks: list[NDArray[np.bool_]] = []
         taken, error = 0, ""
@@ -171,11 +169,7 @@ class GrammarConstraint:
         return tokens[: self.allowed(tokens[:limit])]
 
     def commit(self, tokens: Iterable[int]) -> None:
-        """Follow the tokens that the target chose.
-
-        Raises:
-            RuntimeUnsupported: The sampler chose a token of probability 0, or the parser gives up.
-        """
+        """Follow what the target chose; RuntimeUnsupported for a token of probability 0, or if the parser gives up."""
         for token in tokens:
             self._ended = self._ended or token in self._ends
             if self._ended:
@@ -276,8 +270,7 @@ def _require_few_remainders(rules: Any) -> None:
                 digits = Decimal(repr(of)).as_tuple().digits
                 multiple = math.lcm(multiple, int("".join(map(str, digits)).rstrip("0") or 1))
             if multiple > _MOST_REMAINDERS:  # together, since several may hold for one number
-                expected = f"a least common multiple of at most {_MOST_REMAINDERS:,}, or that times a power of ten"
-                raise ValueError(f"multipleOf {of}, where all of the schema are expected to have {expected}")
+                raise ValueError(f"multipleOf {of}, where the least common one may be {_MOST_REMAINDERS:,} at most")
         elif isinstance(each, list | tuple):
             left += each
 

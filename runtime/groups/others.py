@@ -53,19 +53,15 @@ class Follower(Link):
                     for message in self._received():
                         self._repeat(message)
 
-    def _repeat_pass(self, tokens: list[list[int]], named: str | None, logits: bool) -> None:
-        cache = None if named is None else self._objects[int(named)]
-        self._passes += 1
-        if not logits or self._passes % _CLEAR_EVERY == 0:
-            mx.clear_cache()
-        with suppress(RuntimeUnsupported):  # which rank 0 raises as well
-            self._pass(tokens, cache, logits)
-
     def _repeat(self, message: list[Any]) -> None:
         objects = self._objects
         match message:
             case ["pass", tokens, cache, logits]:
-                self._repeat_pass(tokens, cache, logits)
+                self._passes += 1
+                if not logits or self._passes % _CLEAR_EVERY == 0:
+                    mx.clear_cache()
+                with suppress(RuntimeUnsupported):  # which rank 0 raises as well
+                    self._pass(tokens, None if cache is None else objects[int(cache)], logits)
             case ["rest"]:
                 self._watch.sleep()
             case ["stop"]:
@@ -103,11 +99,7 @@ class Follower(Link):
 
 
 def _found(name: str) -> Any:
-    """An operation, by its name.
-
-    Raises:
-        SpectoolError: It is none of those that rank 0 may name.
-    """
+    """An operation, by its name; a SpectoolError if it is none of those that rank 0 may name."""
     if (module := name.partition(":")[0]) in _MODULES:
         import_module(module)
     if name not in operations:

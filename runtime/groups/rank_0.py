@@ -35,11 +35,7 @@ def make_prompt_cache(model: Any, max_kv_size: int | None = None) -> list[Any]:
 def forward(model: Any, inputs: mx.array, cache: Any = None, *, logits: bool = True) -> mx.array:
     """A pass over ``inputs`` [rows, tokens], which the other ranks make as well; lazy where there are none.
 
-    Args:
-        model: An mlx-lm model.
-        inputs: Token ids.
-        cache: A prompt cache, or a `BatchCache`.
-        logits: Whether anyone reads them. Otherwise a pass in a group computes what it writes to the cache.
+    A pass in a group without ``logits`` computes what it writes to ``cache``, a prompt cache or a `BatchCache`, alone.
     """
     leader = leader_of(model)
     if leader is None:
@@ -122,11 +118,7 @@ class Leader(Link):
         self._broadcast(json.dumps(recorded, separators=(",", ":")).encode())
 
     def forward(self, inputs: mx.array, cache: Any, logits: bool) -> mx.array:
-        """A pass on all ranks.
-
-        Raises:
-            RuntimeUnsupported: The model refuses the pass, on all ranks alike, or they do not have the cache.
-        """
+        """A pass on all ranks; RuntimeUnsupported if the model refuses it, as on all, or only rank 0 has the cache."""
         if cache is not None and not isinstance(cache, Spread):
             raise RuntimeUnsupported(
                 "prompt_cache: expected one that all processes of the model have, got that of one process. Make it "
@@ -140,11 +132,7 @@ class Leader(Link):
         return self.meet(lambda: self._pass(tokens, cache, logits), "pass", tokens, named, logits)
 
     def meet(self, work: Callable[[], _R], name: str, *told: Any) -> _R:
-        """Tell the other ranks what they are to compute together with this one, and compute it.
-
-        Raises:
-            SpectoolError: The group has ended.
-        """
+        """Tell the others what all ranks compute together, and compute it; a SpectoolError if the group has ended."""
         if self._over:
             raise SpectoolError("the group of processes has ended. Start it again")
         with uninterrupted(), self._watch.working(RuntimeUnsupported):

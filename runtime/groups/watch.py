@@ -82,11 +82,7 @@ class Watch:
 
     @contextmanager
     def waiting(self, *, meets: bool = False) -> Iterator[None]:
-        """While this process needs the others, or even ``meets`` them and does nothing else.
-
-        Raises:
-            SpectoolError: MLX failed because one of them is gone.
-        """
+        """While this process needs the others, or only ``meets`` them; a SpectoolError where MLX lost one of them."""
         before, self._waits = self._waits, True
         try:
             yield
