@@ -270,7 +270,7 @@ def _require_few_remainders(rules: Any) -> None:
                 digits = Decimal(repr(of)).as_tuple().digits
                 multiple = math.lcm(multiple, int("".join(map(str, digits)).rstrip("0") or 1))
             if multiple > _MOST_REMAINDERS:  # together, since several may hold for one number
-                raise ValueError(f"multipleOf {of}, where the least common one may be {_MOST_REMAINDERS:,} at most")
+                raise ValueError(f"multipleOf {of}: a least common multiple above {_MOST_REMAINDERS:,} takes too long")
         elif isinstance(each, list | tuple):
             left += each
 

@@ -255,6 +255,7 @@ def _from_model(
 
     model, loaded = draft_model if isinstance(draft_model, tuple) else load_model(str(draft_model))
     draft = open_tokenizer(loaded)
+    name = draft.name if isinstance(draft_model, tuple) else str(draft_model)
     path = None if alignment is None else find_artifact(Path(alignment), ".align")
     if path is None:
         from spectool.runtime.drafters.draft_model import ModelDrafter, vocabulary_mismatch
@@ -263,8 +264,8 @@ def _from_model(
             return ModelDrafter(model, min_probability=min_probability)
         path = alignment_for(target, draft.matches)
         if path is None:
-            command = f"spectool align --draft {shlex.quote(draft.name)} --target {shlex.quote(target.name)}"
-            raise RuntimeUnsupported(f"{draft.name}: {mismatch} Or align the two: {command}")
+            command = f"spectool align --draft {shlex.quote(name)} --target {shlex.quote(target.name)}"
+            raise RuntimeUnsupported(f"{name}: {mismatch} Or align the two: {command}")
     from spectool.runtime.drafters.model_source import ModelSource
     from spectool.runtime.drafters.translated import TranslatedDrafter
     from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
