@@ -43,11 +43,7 @@ def rendered(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping
 
 
 def rendered_after(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any]) -> list[int]:
-    """Token ids from the user's message on, for a prompt cache that holds what comes before it.
-
-    Raises:
-        SpectoolError: The template does not show the user's message as it is.
-    """
+    """Token ids from the user's message on, after a prompt cache; a SpectoolError if the template changes it."""
     marked = [
         {**message, "content": _PLACE + message["content"]} if message["role"] == "user" else message
         for message in messages
@@ -151,7 +147,7 @@ def _variables_in(template: str) -> frozenset[str]:
         return frozenset(
             meta.find_undeclared_variables(Environment(extensions=["jinja2.ext.loopcontrols"]).parse(source))
         )
-    except TemplateSyntaxError:
+    except (TemplateSyntaxError, RecursionError):  # rendering it will say so
         return frozenset()
 
 

@@ -9,9 +9,12 @@ with. These tokens are drafted before all others, so that a single pass reads th
 """
 
 import json
+import math
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from decimal import Decimal
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -35,7 +38,9 @@ _WHITE_SPACE = r"\n[ \t]{0,40}| ?"
 # 64 bits has 20, and a double 17. Of an exponent, two: 1e999 is infinite for most readers.
 _MOST_DIGITS, _MOST_EXPONENT = 20, 2
 _DIGITS = re.compile(rb"(?:(?<=[0-9])([eE][+-]?))?([0-9]*)$")
+_IN_NUMBERS, _AFTER_NUMBERS = b"0123456789.eE", b",]} \t\r\n"
 _MOST_ITEMS = 2_500  # of the parser for one place, where it follows four for each optional property
+_MOST_REMAINDERS = 1 << 16  # for `multipleOf`, which the parser works out one by one: in a quarter of a second
 _REASON = 300  # characters of the parser's explanations
 # What GBNF has, and llguidance's converter does not read: characters by their number, and a hyphen.
 _GBNF_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(-)|.)", re.DOTALL)
@@ -83,7 +88,7 @@ class Grammar:
             self._rules = json.dumps({"grammars": rules}, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
             raise RuntimeUnsupported(f"{kind}: expected something that JSON can express ({error})") from error
-        self.has_json = any("json_schema" in rule for rule in rules)
+        self.has_json = any(rule.get("json_schema") is not None for rule in rules)
         if problem := self._problem():
             raise RuntimeUnsupported(f"{kind}: expected one that can be enforced, got: {_shortened(problem)}")
 
@@ -98,7 +103,8 @@ class Grammar:
 
     def require(self, tokenizer: TokenizerWrapper) -> None:
         """Raise `RuntimeUnsupported` if the grammar was compiled for other tokens than those of ``tokenizer``."""
-        if _loaded(self._tokenizer) is not _loaded(tokenizer) and self._tokenizer.get_vocab() != tokenizer.get_vocab():
+        own = self._tokenizer
+        if own._tokenizer is not tokenizer._tokenizer and own.get_vocab() != tokenizer.get_vocab():
             problem = "compiled for the tokens of another tokenizer. Give Grammar the tokenizer of this model"
             raise RuntimeUnsupported(f"grammar: {problem}")
 
@@ -127,9 +133,7 @@ class GrammarConstraint:
         """Which tokens may follow the committed ones, and each draft token in addition, bool [positions, rows].
 
         Positions end where the text does: at the first draft token that is not allowed, or that ends the answer.
-
-        Raises:
-            RuntimeUnsupported: What follows the committed tokens is too complex for the parser, or has no tokens.
+        A RuntimeUnsupported if what follows the committed ones is too complex for the parser, or has no tokens.
         """
         masks: list[NDArray[np.bool_]] = []
         taken, error = 0, ""
@@ -165,11 +169,7 @@ class GrammarConstraint:
         return tokens[: self.allowed(tokens[:limit])]
 
     def commit(self, tokens: Iterable[int]) -> None:
-        """Follow the tokens that the target chose.
-
-        Raises:
-            RuntimeUnsupported: The sampler chose a token of probability 0, or the parser gives up.
-        """
+        """Follow what the target chose; RuntimeUnsupported for a token of probability 0, or if the parser gives up."""
         for token in tokens:
             self._ended = self._ended or token in self._ends
             if self._ended:
@@ -200,14 +200,16 @@ class GrammarConstraint:
     def _bound_digits(self, mask: NDArray[np.bool_]) -> None:
         """Take the tokens out of ``mask`` by which a JSON number would get too many digits, unless it needs them."""
         vocabulary, known = self._grammar.vocabulary, self._known
-        found = _DIGITS.search(vocabulary.end_of(self._followed, _MOST_DIGITS + 3))
+        end = self._followed[-_MOST_DIGITS - 3 :]  # each has a byte
+        found = _DIGITS.search(b"".join(vocabulary.spelled[token] for token in end))
         exponent, digits = found.groups() if found else (None, b"")
         room = max(0, (_MOST_EXPONENT if exponent else _MOST_DIGITS) - len(digits))
-        leading = vocabulary.leading_digits[:known]
-        if room >= vocabulary.most_digits or not digits or (mask[:known] & vocabulary.quotes[:known]).any():
-            return  # what a quote may follow is a string
-        if (short := mask[:known] & (leading <= room)).any():  # the number can end here
-            mask[:known] = short
+        if not digits or room >= vocabulary.most_digits:
+            return
+        allowed = mask[:known]
+        in_string = (allowed & vocabulary.not_in_numbers[:known]).any()
+        if not in_string and (allowed & vocabulary.after_values[:known]).any():  # a number, which can end here
+            allowed &= vocabulary.leading_digits[:known] <= room
 
     def _follow(self, token: int) -> bool:
         # The parser does not count an end token where nothing else can follow, so it could not be taken back.
@@ -238,16 +240,39 @@ def rules_of(kind: str, value: Any) -> list[dict[str, Any]]:
             options = schema.get("x-guidance", {}) if isinstance(schema, Mapping) else None
             if isinstance(options, Mapping) and not any(name.startswith("whitespace") for name in options):
                 schema = {**schema, "x-guidance": {"whitespace_pattern": _WHITE_SPACE, **options}}
+            _require_few_remainders(schema)
             return [{"json_schema": schema}]
         if kind == "choice":  # as one terminal, so that the parser does not follow each text by itself
-            texts = " | ".join(json.dumps(text, ensure_ascii=False) for text in value)
+            texts = " | ".join(json.dumps(text) for text in value)
             return [{"lark_grammar": f"start: CHOICE\nCHOICE: {texts}"}]
         if kind == "grammar" and not is_lark_syntax(value):
             value = _GBNF_ESCAPE.sub(_unescaped, value)
         made = grammar_from(cast(Any, kind), value)
-        return list(json.loads(made)["grammars"]) if made.startswith("{") else [{"lark_grammar": made}]
+        rules = list(json.loads(made)["grammars"]) if made.startswith("{") else [{"lark_grammar": made}]
+        _require_few_remainders(rules)
+        return rules
     except Exception as error:  # converting GBNF raises all kinds
         raise RuntimeUnsupported(f"{kind}: expected one that can be read, got: {error}") from error
+
+
+def _require_few_remainders(rules: Any) -> None:
+    """Raise ValueError if numbers of a schema, or of those within a grammar, have to be multiples of too large ones."""
+    multiple, left = 1, [rules]
+    while left:
+        each = left.pop()
+        if isinstance(each, str):
+            for schema in re.finditer(r"%json\s*", each):
+                with suppress(ValueError, RecursionError):  # which the parser will say
+                    left.append(json.JSONDecoder().raw_decode(each, schema.end())[0])
+        elif isinstance(each, Mapping):
+            left += each.values()
+            if type(of := each.get("multipleOf")) in (int, float):
+                digits = Decimal(repr(of)).as_tuple().digits
+                multiple = math.lcm(multiple, int("".join(map(str, digits)).rstrip("0") or 1))
+            if multiple > _MOST_REMAINDERS:  # together, since several may hold for one number
+                raise ValueError(f"multipleOf {of}: a least common multiple above {_MOST_REMAINDERS:,} takes too long")
+        elif isinstance(each, list | tuple):
+            left += each
 
 
 def _unescaped(escape: re.Match[str]) -> str:
@@ -280,19 +305,22 @@ class _Vocabulary:
 
     def __init__(self, tokenizer: Any) -> None:
         opened = open_tokenizer(tokenizer)
-        self.ends = frozenset(getattr(tokenizer, "eos_token_ids", opened.roles.eos))  # ids that end an answer
-        ends = [end for end in sorted(self.ends) if 0 <= end < opened.size]
-        if not ends:
+        known = (end for end in tokenizer.eos_token_ids if isinstance(end, int) and 0 <= end < opened.size)
+        self.ends = frozenset(known)  # ids that end an answer, without what else a configuration may call one
+        if not self.ends:
             problem = "has no token that ends a text, so that answers cannot be constrained"
             raise RuntimeUnsupported(f"grammar: {opened.name} {problem}")
-        special = opened.specials | set(ends)
+        ends, special = sorted(self.ends), opened.specials | self.ends
         self.specials = {opened.backend.id_to_token(token) or "": token for token in special}  # no text; id by name
-        self._spelled = [opened.shown_bytes_of(i) if i in special else raw for i, raw in enumerate(opened.token_bytes)]
-        # By token: whether it begins with a quote, and how many digits it begins with.
-        self.quotes = np.array([raw.startswith(b'"') for raw in self._spelled], bool)
-        self.leading_digits = np.array([len(raw) - len(raw.lstrip(b"0123456789")) for raw in self._spelled], np.int32)
+        self.spelled = [opened.shown_bytes_of(i) if i in special else raw for i, raw in enumerate(opened.token_bytes)]
+        # By token: how many digits it begins with, and whether its beginning shows that the text so far does not end in
+        # a JSON number, or that a value ends here. Special tokens are no text.
+        self.leading_digits = np.array([len(raw) - len(raw.lstrip(b"0123456789")) for raw in self.spelled], np.int32)
         self.most_digits = int(self.leading_digits.max(initial=0))
-        running, spelled = RunningText(opened), self._spelled
+        firsts = [b"" if i in special else raw[:1] for i, raw in enumerate(self.spelled)]
+        self.not_in_numbers = np.array([first not in _IN_NUMBERS + _AFTER_NUMBERS for first in firsts], bool)
+        self.after_values = np.array([i in self.ends or first in (b",", b"]", b"}") for i, first in enumerate(firsts)])
+        running, spelled = RunningText(opened), self.spelled
 
         class Tokens:
             """What llguidance asks for; it encodes texts that are forced, which begin inside an answer."""
@@ -307,23 +335,9 @@ class _Vocabulary:
 
         self.trie = trie = LLTokenizer(LLTokenizerWrapper(Tokens()), eos_token=ends)
 
-    def end_of(self, tokens: Sequence[int], size: int) -> bytes:
-        """At least the last ``size`` bytes of ``tokens``, if there are so many."""
-        end = b""
-        for token in reversed(tokens):
-            end = self._spelled[token] + end
-            if len(end) >= size:
-                break
-        return end
 
-
-def _loaded(tokenizer: TokenizerWrapper) -> Any:
-    """The tokenizer inside mlx-lm's wrapper."""
-    return getattr(tokenizer, "_tokenizer", tokenizer)
-
-
-def _vocabulary_of(tokenizer: Any) -> _Vocabulary:
-    known = _known.setdefault(_loaded(tokenizer), {})
+def _vocabulary_of(tokenizer: TokenizerWrapper) -> _Vocabulary:
+    known = _known.setdefault(tokenizer._tokenizer, {})
     ends = frozenset(tokenizer.eos_token_ids)
     if ends not in known:
         known[ends] = _Vocabulary(tokenizer)

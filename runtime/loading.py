@@ -4,7 +4,7 @@ import json
 import os
 import shlex
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -69,24 +69,24 @@ def _load(
     source, local = None, local_model(name)
     if local:
         name = str(local)
-    else:
-        source = cached_snapshot(name, "*.safetensors")
+        for file in local.glob("*"):
+            require_plain(file)
+    elif (source := cached_snapshot(name, "*.safetensors")) is None:
         try:
-            if source is None and spread:
+            if spread:
                 require_on_hub(name)  # each process fetches its part
-            elif source is None:
+            else:
                 source = fetch(name)
         except TokenizerError as error:
             raise RuntimeUnsupported(str(error)) from error
-    for file in Path(name).glob("*") if local else ():
-        require_plain(file)
     if adapter_path is not None and not (Path(adapter_path) / "adapter_config.json").is_file():
         raise RuntimeUnsupported(
             f"{adapter_path}: expected a LoRA adapter of mlx-lm, a directory with adapter_config.json, found none"
         )
     path = name if source is None else str(source)
-    # Transformers would ask the user about remote code.
-    settings = {"trust_remote_code": False} | ({"chat_template": chat_template} if chat_template else {})
+    settings: dict[str, Any] = {"trust_remote_code": False}  # about which transformers would ask the user
+    if chat_template:  # also of models whose own is a function of mlx-lm
+        settings |= {"chat_template": chat_template, "chat_template_type": None}
     try:
         if spread:
             from spectool.runtime.groups.meeting import joined, world
@@ -117,11 +117,7 @@ def _load(
 
 
 def local_model(name: str) -> Path | None:
-    """The directory of a model, or of a draft model by its name in the user's cache; None for a hub id.
-
-    Raises:
-        RuntimeUnsupported: The name is none of these.
-    """
+    """The directory of a model, or of a draft in the user's cache; None for a hub id, else RuntimeUnsupported."""
     try:
         directory = Path(find_draft(name)).expanduser()
         name = str(directory) if name.startswith("~") else name
@@ -144,10 +140,7 @@ def open_dictionaries(
 ) -> list[Dictionary]:
     """The dictionaries that are named: files, names in the folder that build-dict writes to, or `AUTO`.
 
-    Arguments are those of `load_drafter`.
-
-    Raises:
-        ArtifactError: One that is named is damaged, or (`FingerprintMismatch`) built for another tokenizer.
+    Arguments and errors are those of `load_drafter`.
     """
     found: list[Dictionary] = []
     for name in [named] if isinstance(named, str | Path) else named or ():
@@ -162,10 +155,7 @@ def open_dictionaries(
 
 
 def _in_folder(tokenizer: Any, say: Callable[[str], object] | None) -> list[Dictionary]:
-    """The dictionaries in the folder that build-dict writes to, as far as they are for this tokenizer.
-
-    The tokenizer is only opened if there is such a dictionary.
-    """
+    """Those in the folder that build-dict writes to, if for this tokenizer, which is only opened if there are any."""
     folder, found = default_path(""), list[Dictionary]()
     for path in sorted(folder.glob("[!.]*.dict")):
         try:
@@ -199,9 +189,8 @@ def load_drafter(
 ) -> DrafterSet | None:
     """The drafters for a target, from dictionaries, the request's history, a draft model, or all of them.
 
-    A drafter serves one generation after another: the cache of its draft model keeps the common beginning of two
-    prompts, and what was learnt about draft lengths is kept, too. Draft length, temperature and statistics are options
-    of `stream_generate`.
+    A drafter serves one generation after another, and keeps what they have in common: the beginning of prompts in the
+    cache of its draft model, and what was learnt about draft lengths.
 
     Examples:
         >>> from spectool.runtime.demo_models import demo_path
@@ -214,20 +203,19 @@ def load_drafter(
             more probable of their guesses is taken, the last named of equal ones. ``"auto"`` stands for those in the
             folder that ``build-dict`` writes to without ``-o``, as far as they are for this tokenizer.
         draft_model: Directory or hub id of a draft model, its name in the user's cache, or the pair that
-            ``mlx_lm.load`` returns. ``"auto"`` stands for the draft model in the cache that is aligned with this
-            tokenizer, the latest of several.
-        alignment: The file of an alignment from the draft's tokenizer to the target's, or its name, from
-            ``spectool align``. Where they differ and none is named, it is looked for in the user's cache.
+            ``mlx_lm.load`` returns. ``"auto"`` stands for the one in the cache that was last aligned with the target.
+        alignment: The file of an alignment, or its name, from ``spectool align``. Where the draft's tokenizer is
+            another one and none is named, it is looked for in the user's cache.
         history: Draft from repetitions in prompt and answer.
         min_probability: End proposals that become less probable than this, 0..1. Dictionary and history end before the
             token that takes them there; a draft model ends after it, since its pass is spent. By default 0.05 for
             dictionary and history, whose proposals are also cut where more tokens cost more than they promise, and 0.4
             for a draft model.
-        say: Gets a line about the dictionaries that ``"auto"`` took, and one about each that is damaged and left out.
-            Without it, only the damaged ones are reported, as warnings.
+        say: Gets a line about what ``"auto"`` took, and one about each damaged dictionary that is left out. Without it,
+            the latter are warnings.
 
     Returns:
-        The drafter; None when there is nothing to draft from.
+        The drafters; None when there is nothing to draft from.
 
     Raises:
         ArtifactError: A dictionary or the alignment that is named is damaged, or (`FingerprintMismatch`) for other
@@ -265,10 +253,7 @@ def _from_model(
 ) -> Drafter:
     from spectool.artifacts.alignment import Alignment
 
-    if isinstance(draft_model, tuple):
-        model, loaded = draft_model
-    else:
-        model, loaded = load_model(str(draft_model))
+    model, loaded = draft_model if isinstance(draft_model, tuple) else load_model(str(draft_model))
     draft = open_tokenizer(loaded)
     name = draft.name if isinstance(draft_model, tuple) else str(draft_model)
     path = None if alignment is None else find_artifact(Path(alignment), ".align")
@@ -301,7 +286,7 @@ def alignment_for(target: Tokenizer, fits: Callable[[Mapping[str, Any]], bool]) 
     from spectool.artifacts.alignment import Alignment
     from spectool.artifacts.alignment_report import require_checked
 
-    for path in sorted(default_path("").glob("[!.]*.align"), key=os.path.getmtime, reverse=True):
+    for path in reversed(_oldest_first(default_path("").glob("[!.]*.align"))):
         with suppress(ArtifactError, OSError):
             manifest = read_manifest(path)
             sides = manifest.tokenizers
@@ -314,14 +299,10 @@ def alignment_for(target: Tokenizer, fits: Callable[[Mapping[str, Any]], bool]) 
 
 
 def prepared_draft(target: Tokenizer) -> str:
-    """The name of the draft model in the user's cache that was aligned last with a target's tokenizer.
-
-    Raises:
-        RuntimeUnsupported: There is none.
-    """
+    """The name of the draft model in the user's cache that was last aligned with a target; else RuntimeUnsupported."""
     drafts = dict[str, str]()
-    for record in sorted(draft_path("").glob("[!.]*/pruning.json"), key=os.path.getmtime):
-        with suppress(OSError, ValueError, TypeError, KeyError):
+    for record in _oldest_first(draft_path("").glob("[!.]*/pruning.json")):
+        with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
             manifest = Manifest.of(json.loads(record.read_text(encoding="utf-8")))
             drafts[manifest.fingerprints["pruned"]] = record.parent.name
     path = alignment_for(target, lambda draft: draft["fingerprint"] in drafts)
@@ -331,3 +312,8 @@ def prepared_draft(target: Tokenizer) -> str:
             f"{shlex.quote(target.name)} --language CODE --draft-model DRAFT"
         )
     return drafts[read_manifest(path).fingerprints["draft"]]
+
+
+def _oldest_first(paths: Iterable[Path]) -> list[Path]:
+    """Files by the time of their last change, without links that lead nowhere."""
+    return sorted(filter(Path.is_file, paths), key=os.path.getmtime)

@@ -11,10 +11,7 @@ _Others = ParamSpec("_Others")
 def once_per_model(
     work_out: Callable[Concatenate[Any, _Others], _Fact],
 ) -> Callable[Concatenate[Any, _Others], _Fact]:
-    """A function that keeps what ``work_out`` returned with the model; a copy of the model is asked again.
-
-    Facts that depend on further arguments are kept for each of these.
-    """
+    """A function that keeps what ``work_out`` returned with the model, for each argument; a copy is asked again."""
 
     @wraps(work_out)
     def fact(model: Any, /, *others: _Others.args, **named: _Others.kwargs) -> _Fact:

@@ -51,21 +51,19 @@ class _Request:
         self._length = -1
         self._newest: list[int] = []
 
-    def propose(self, limit: int, row: int, length: int, new: Sequence[int], tokens: Any) -> list[int]:
+    def propose(self, limit: int, tokens: Any, new: Sequence[int]) -> list[int]:
         """At most ``limit`` tokens; none from a drafter that failed, until the row holds another request.
 
-        The new tokens of a request that continues are committed; another one starts the drafter with all its tokens.
+        The ``new`` ones of a request that continues are committed; another starts the drafter with all its ``tokens``.
         """
-        before = length - len(new)
-        known = self._length == before and tokens[row, before - len(self._newest) : before].tolist() == self._newest
-        known = known and tokens[row, before:length].tolist() == list(new)
-        self._length = length
-        self._newest = tokens[row, max(0, length - _REMEMBERED) : length].tolist()
+        before = len(tokens) - len(new)
+        known = self._length == before and tokens[before - len(self._newest) :].tolist() == [*self._newest, *new]
+        self._length, self._newest = len(tokens), tokens[-_REMEMBERED:].tolist()
         if known:
             self._drafter.follow(new)
         else:
             self._drafter = self._new()
-            self._drafter.start(tokens[row, 0:length].tolist())
+            self._drafter.start(tokens.tolist())
         return list(self._drafter.propose(limit).tokens)
 
 
@@ -88,9 +86,8 @@ class DictionaryProposer:
             problem = f"{where}: {wrong['msg']}. Expected {_EXAMPLE}, with one dictionary or a list"
             raise SpectoolError(f"vLLM's additional_config: {problem}, got {additional!r}") from error
         tokenizer = open_tokenizer(str(vllm_config.model_config.tokenizer))
-        self._dictionaries = open_dictionaries(settings.dictionary, tokenizer)
-        self._min_probability = settings.min_probability
-        self._history = settings.history
+        dictionaries = open_dictionaries(settings.dictionary, tokenizer)
+        self._new_drafter = partial(LookupDrafter, dictionaries, settings.history, settings.min_probability)
         self._limit = int(vllm_config.speculative_config.num_speculative_tokens)
         self._longest = int(vllm_config.model_config.max_model_len)
         # A tokenizer can have more tokens than the model has rows. vLLM says 0 where it does not know these.
@@ -115,14 +112,14 @@ class DictionaryProposer:
             slot_mappings: Not used.
         """
         while len(self._requests) < len(sampled_token_ids):
-            drafter = LookupDrafter(self._dictionaries, self._history, self._min_probability)
-            self._requests.append(_Request(drafter, self._vocabulary))
+            self._requests.append(_Request(self._new_drafter(), self._vocabulary))
         proposals: list[list[int]] = []
         for row, new in enumerate(sampled_token_ids):
             length = int(num_tokens_no_spec[row])
             limit = min(self._limit, self._longest - length - 1)
             asked = len(new) and limit >= 1
-            proposals.append(self._requests[row].propose(limit, row, length, new, token_ids_cpu) if asked else [])
+            request, tokens = self._requests[row], token_ids_cpu[row, :length]
+            proposals.append(request.propose(limit, tokens, new) if asked else [])
         return proposals
 
     def load_model(self, *args: Any, **kwargs: Any) -> None:

@@ -22,12 +22,9 @@ def quantised(model: Any) -> bool:
 
 
 def convert(model: Any, bits: int) -> None:
-    """Give a model one of the `FORMS`, in place.
+    """Give a model one of the `FORMS`, in place; RuntimeUnsupported if it is quantised already, or no matrix can be.
 
     Quantised matrices keep the type of their scales, and what has no rows of whole groups stays as it is.
-
-    Raises:
-        RuntimeUnsupported: The model is quantised already, or no matrix can be.
     """
     if quantised(model):
         raise RuntimeUnsupported("this model is quantised already. Leave --bits out, or take the original")
@@ -46,11 +43,7 @@ def convert(model: Any, bits: int) -> None:
 
 
 def save_weights(model: Any, bits: int, directory: Path) -> int:
-    """Replace the weights in a model's directory by those of the loaded and `convert`-ed model.
-
-    Returns:
-        Bytes of all tensors.
-    """
+    """Replace the weights in a model's directory by those of a `convert`-ed model; return the bytes of all tensors."""
     weights: dict[str, mx.array] = dict(tree_flatten(model.parameters()))
     mx.eval(weights)
     for file in (*directory.glob("model*.safetensors"), *directory.glob("model*.safetensors.index.json")):

@@ -10,9 +10,5 @@ they make no choice, so ranks cannot choose differently.
 `mirrored` operations take numbers, and objects that have a number of their own. Ranks meet in `forward`: one message,
 then the pass, and nothing of MLX is under way before or after. They also meet in `run_on_all_ranks`, for work
 that makes passes of its own, and where a call begins or ends. So collectives come in one order on all ranks. Without a
-group, all of these do what they say and nothing more.
-
-    meeting     how ranks find each other, and messages     watch          who is gone, or silent
-    same_model  whether all have the same files             link           what all share about a model
-    rank_0      what the product calls                      others         what repeats it
+group, all of these do what they say and nothing more. The product calls `rank_0`, and `others` repeats it.
 """

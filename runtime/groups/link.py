@@ -34,11 +34,7 @@ class Link(Meeting):
     """What all ranks of a group share about a model."""
 
     def __init__(self, model: Any, group: Any) -> None:
-        """Meet the other ranks.
-
-        Raises:
-            RuntimeUnsupported: They have other versions, or another model.
-        """
+        """Meet the other ranks; a RuntimeUnsupported if they have other versions, or another model."""
         super().__init__(group, joined())
         self._model, self._digest = model, 0
         met = self.gathered(repr(getattr(model, "args", None)))

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from typing import Any
@@ -20,11 +21,7 @@ _MOST_BYTES = 1 << 30
 
 @cache
 def world() -> Any:
-    """The group of all processes that ``mlx.launch`` has started, once they are there; of this one without it.
-
-    Raises:
-        SpectoolError: This process cannot join it.
-    """
+    """All processes of ``mlx.launch`` once they are there, or this one; a SpectoolError if it cannot join them."""
     rank, addresses = os.environ.get("MLX_RANK", ""), addresses_of_ranks()
     names = {str(each): f"rank {each} ({at})" for each, at in enumerate(addresses)}
     if len(names) > 1:  # said beforehand, since MLX lets no other thread run while it waits
@@ -41,11 +38,7 @@ def world() -> Any:
 
 @cache
 def joined() -> Watch:
-    """The watch over all processes of `world`, which have met.
-
-    Raises:
-        RuntimeUnsupported: They have other versions, or cannot reach rank 0.
-    """
+    """The watch over `world`, which has met; RuntimeUnsupported for other versions, or one that cannot reach rank 0."""
     group = world()
     watch = Watch(group.rank(), addresses_of_ranks())
     meeting = Meeting(group, watch)
@@ -76,17 +69,11 @@ class Meeting:
         return [self._received(json.dumps(own).encode(), rank) for rank in range(self._group.size())]
 
     def _received(self, payload: bytes = b"", rank: int = 0) -> list[Any]:
-        """The list that a rank sends, as JSON; its ``payload``, if that is this one.
-
-        Raises:
-            SpectoolError: It is no such list, or a process is gone.
-        """
+        """The list that a rank sends as JSON: this one ``payload``. A SpectoolError for all else, or if one is gone."""
         message = self._broadcast(payload, rank)
-        try:
+        with suppress(ValueError):
             if isinstance(found := json.loads(message), list):
                 return found
-        except ValueError:
-            pass
         raise SpectoolError(
             f"expected a message of the group, got {message[:16]!r}. The ranks but the first have to make no calls of "
             "their own, of mlx-lm or mx.distributed"

@@ -37,7 +37,7 @@ class SpreadCache(list[Any], Spread):
     def __deepcopy__(self, memo: dict[int, Any]) -> "SpreadCache":
         copied = SpreadCache(copy.deepcopy(list(self), memo))
         if self.leader is not None:
-            self.leader.record("copy", [self.leader.named(self), self.leader.added(copied)])
+            self.leader.record("copy", self.leader.named(self), self.leader.added(copied))
         return copied
 
 
@@ -58,20 +58,15 @@ def mirrored(operation: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @wraps(operation)
     def run(*arguments: _P.args, **named: _P.kwargs) -> _R:
-        for each in arguments:
-            if isinstance(each, Spread) and (leader := each.leader) is not None:
-                break
-        else:
+        leader = next((each.leader for each in arguments if isinstance(each, Spread) and each.leader), None)
+        if leader is None:
             return operation(*arguments, **named)
-        outcome: Any = None
+        outcome: Any = FAILED
         with uninterrupted():
             told = [leader.named(each) if isinstance(each, Spread) else each for each in arguments]
             try:
                 result = operation(*arguments, **named)
                 outcome = result if isinstance(result, int) else None
-            except Exception:
-                outcome = FAILED
-                raise
             finally:
                 leader.record(name, told, named, outcome)
         return result

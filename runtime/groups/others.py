@@ -3,10 +3,9 @@
 import copy
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from functools import reduce
+from contextlib import suppress
 from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 import mlx.core as mx
@@ -47,51 +46,47 @@ class Follower(Link):
 
     def follow(self) -> None:
         """Repeat what rank 0 does until its process ends."""
-        with _interruptible(), mlx_lm_compat.wired_limit(self._model, [mx.default_stream(mx.default_device())]):
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # so that Ctrl-C ends this process even where it waits inside MLX
+        with mlx_lm_compat.wired_limit(self._model, [mx.default_stream(mx.default_device())]):
             while not self._watch.expects_end:
                 with self._watch.working():
-                    for name, *told in self._received():
-                        self._repeat(name, *told)
+                    for message in self._received():
+                        self._repeat(message)
 
-    def _repeat_pass(self, tokens: list[list[int]], named: str | None, logits: bool) -> None:
-        cache = None if named is None else self._objects[int(named)]
-        self._passes += 1
-        if not logits or self._passes % _CLEAR_EVERY == 0:
-            mx.clear_cache()
-        with suppress(RuntimeUnsupported):  # which rank 0 raises as well
-            self._pass(tokens, cache, logits)
-
-    def _repeat(self, name: str, arguments: list[Any], result: Any = None, named: dict[str, Any] | None = None) -> None:
+    def _repeat(self, message: list[Any]) -> None:
         objects = self._objects
-        match name:
-            case "pass":
-                self._repeat_pass(*arguments)
-            case "rest":
+        match message:
+            case ["pass", tokens, cache, logits]:
+                self._passes += 1
+                if not logits or self._passes % _CLEAR_EVERY == 0:
+                    mx.clear_cache()
+                with suppress(RuntimeUnsupported):  # which rank 0 raises as well
+                    self._pass(tokens, None if cache is None else objects[int(cache)], logits)
+            case ["rest"]:
                 self._watch.sleep()
-            case "stop":
+            case ["stop"]:
                 self._watch.expects_end = True
-            case "make":
-                objects[arguments[0]] = SpreadCache(mlx_lm_compat.make_prompt_cache(self._model, arguments[1]))
-            case "copy":
-                objects[arguments[1]] = copy.deepcopy(objects[int(arguments[0])])
-            case "work":
-                work, named_cache, further, named = arguments
-                getattr(*_found(work))(self._model, objects[int(named_cache)], *further, **named)
-            case "drop":
-                del objects[arguments[0]]
-            case "check":
-                if arguments[0] != self._digest:
+            case ["make", number, size]:
+                objects[number] = SpreadCache(mlx_lm_compat.make_prompt_cache(self._model, size))
+            case ["copy", source, number]:
+                objects[number] = copy.deepcopy(objects[int(source)])
+            case ["work", work, cache, arguments, named]:
+                _found(work)(self._model, objects[int(cache)], *arguments, **named)
+            case ["drop", number]:
+                del objects[number]
+            case ["check", digest]:
+                if digest != self._digest:
                     raise RuntimeError("this rank does not hold the tokens that rank 0 holds")
-            case _:
-                self._repeat_mirrored(name, arguments, result, named or {})
+            case [name, *told]:
+                self._repeat_mirrored(name, *told)
 
-    def _repeat_mirrored(self, name: str, arguments: list[Any], result: Any, named: dict[str, Any]) -> None:
-        owner, last = _found(name)
-        if last == "__init__":
-            self._objects[int(arguments[0])] = owner.__new__(owner)
+    def _repeat_mirrored(self, name: str, arguments: list[Any], named: dict[str, Any], result: Any) -> None:
+        operation = _found(name)
+        if name.endswith(".__init__"):
+            self._objects[int(arguments[0])] = object.__new__(resolve_name(name.removesuffix(".__init__")))
         given = [self._objects[int(each)] if isinstance(each, str) else each for each in arguments]
         try:
-            found = getattr(owner, last)(*given, **named)
+            found = operation(*given, **named)
         except Exception:
             if result != FAILED:
                 raise
@@ -103,26 +98,10 @@ class Follower(Link):
                 )
 
 
-def _found(name: str) -> tuple[Any, str]:
-    """Where an operation is, and what it is called there.
-
-    Raises:
-        SpectoolError: It is none of those that rank 0 may name.
-    """
-    module, _, path = name.partition(":")
-    if module in _MODULES:
+def _found(name: str) -> Any:
+    """An operation, by its name; a SpectoolError if it is none of those that rank 0 may name."""
+    if (module := name.partition(":")[0]) in _MODULES:
         import_module(module)
     if name not in operations:
         raise SpectoolError(f"rank 0 asks for {name!r}, which is no operation of a group")
-    *parents, last = path.split(".")
-    return reduce(getattr, parents, sys.modules[module]), last
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C end this process even where it waits inside MLX."""
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+    return resolve_name(name)

@@ -7,6 +7,7 @@ import logging
 import weakref
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import mlx.core as mx
@@ -34,11 +35,7 @@ def make_prompt_cache(model: Any, max_kv_size: int | None = None) -> list[Any]:
 def forward(model: Any, inputs: mx.array, cache: Any = None, *, logits: bool = True) -> mx.array:
     """A pass over ``inputs`` [rows, tokens], which the other ranks make as well; lazy where there are none.
 
-    Args:
-        model: An mlx-lm model.
-        inputs: Token ids.
-        cache: A prompt cache, or a `BatchCache`.
-        logits: Whether anyone reads them. Otherwise a pass in a group computes what it writes to the cache.
+    A pass in a group without ``logits`` computes what it writes to ``cache``, a prompt cache or a `BatchCache`, alone.
     """
     leader = leader_of(model)
     if leader is None:
@@ -58,8 +55,8 @@ def run_on_all_ranks(
     if leader is None:
         return work(model, cache, *arguments, **named)
     assert isinstance(cache, SpreadCache)
-    told = [name_of(work), leader.named(cache), arguments, named]
-    return leader.meet("work", told, lambda: work(model, cache, *arguments, **named))
+    done = partial(work, model, cache, *arguments, **named)
+    return leader.meet(done, "work", name_of(work), leader.named(cache), arguments, named)
 
 
 def let_others_sleep(model: Any) -> None:
@@ -82,13 +79,13 @@ class Leader(Link):
         self._recorded: list[list[Any]] = []
         self._dropped: deque[int] = deque()  # filled by any thread
         self._numbers = itertools.count()
-        self._passes, self._stopped, self._rests = 0, False, False
+        self._passes, self._rests = 0, False
         super().__init__(model, group)
         atexit.register(self.stop)
 
     @property
     def _over(self) -> bool:
-        return self._stopped or self._watch.failed
+        return self._watch.expects_end or self._watch.failed
 
     def added(self, new: Spread) -> int:
         """Give an object its number."""
@@ -101,32 +98,27 @@ class Leader(Link):
         if known.number is None:
             self.added(known)
             if isinstance(known, SpreadCache):
-                self.record("make", [known.number, known.size])
+                self.record("make", known.number, known.size)
         return str(known.number)
 
-    def record(self, name: str, arguments: list[Any], named: dict[str, Any] | None = None, result: Any = None) -> None:
-        """Record an operation."""
-        more = [result, named] if named or result is not None else []
-        self._recorded.append([name, arguments, *more])
+    def record(self, name: str, *told: Any) -> None:
+        """Record an operation, to be told with the next message."""
+        self._recorded.append([name, *told])
 
-    def send(self, name: str, arguments: list[Any]) -> None:
+    def send(self, name: str, *told: Any) -> None:
         """Tell the other ranks what was recorded, and one thing more."""
         if self._rests:
             self._watch.wake()
             self._rests = False
         while self._dropped:
-            self.record("drop", [self._dropped.popleft()])
-        self.record(name, arguments)
+            self.record("drop", self._dropped.popleft())
+        self.record(name, *told)
         recorded, self._recorded = self._recorded, []
         log.debug("rank 0 tells %s", recorded)
         self._broadcast(json.dumps(recorded, separators=(",", ":")).encode())
 
     def forward(self, inputs: mx.array, cache: Any, logits: bool) -> mx.array:
-        """A pass on all ranks.
-
-        Raises:
-            RuntimeUnsupported: The model refuses the pass, on all ranks alike, or they do not have the cache.
-        """
+        """A pass on all ranks; RuntimeUnsupported if the model refuses it, as on all, or only rank 0 has the cache."""
         if cache is not None and not isinstance(cache, Spread):
             raise RuntimeUnsupported(
                 "prompt_cache: expected one that all processes of the model have, got that of one process. Make it "
@@ -134,38 +126,28 @@ class Leader(Link):
             )
         self._passes += 1
         if checked_every and self._passes % checked_every == 0:
-            self.record("check", [self._digest])
+            self.record("check", self._digest)
         tokens: Any = inputs.tolist()
         named = None if cache is None else self.named(cache)
-        return self.meet("pass", [tokens, named, logits], lambda: self._pass(tokens, cache, logits))
+        return self.meet(lambda: self._pass(tokens, cache, logits), "pass", tokens, named, logits)
 
-    def meet(self, name: str, told: list[Any], work: Callable[[], _R]) -> _R:
-        """Tell the other ranks what they are to compute together with this one, and compute it.
-
-        Raises:
-            SpectoolError: The group has ended.
-        """
+    def meet(self, work: Callable[[], _R], name: str, *told: Any) -> _R:
+        """Tell the others what all ranks compute together, and compute it; a SpectoolError if the group has ended."""
         if self._over:
             raise SpectoolError("the group of processes has ended. Start it again")
-        with uninterrupted(), self._watch.waiting():
-            try:
-                self.send(name, told)
-                return work()
-            except RuntimeUnsupported:
-                raise
-            except BaseException as error:
-                self._watch.end(error)  # the others may not be at the same place any more
-                raise
+        with uninterrupted(), self._watch.working(RuntimeUnsupported):
+            self.send(name, *told)
+            return work()
 
     def let_sleep(self) -> None:
         """Let the others sleep until the next message."""
         if not self._over and not self._rests:
-            self.send("rest", [])
-            self._rests = True
+            with uninterrupted():
+                self.send("rest")
+                self._rests = True
 
     def stop(self) -> None:
         """End the other ranks."""
         if not self._over:
-            self._stopped = True
             self._watch.expects_end = True
-            self.send("stop", [])
+            self.send("stop")

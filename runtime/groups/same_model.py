@@ -16,14 +16,13 @@ _SAMPLES, _SAMPLE_BYTES = 16, 4096  # of a file of weights
 
 
 def require_same_model(name: str, folder: Path) -> None:
-    """Check, before weights are read, that all ranks have the same files, and that those hold every parameter.
+    """Raise `RuntimeUnsupported`, before weights are read, if a rank has other files.
 
-    Raises:
-        RuntimeUnsupported: A rank has others.
-        ValueError: Parameters are missing or have other shapes, as mlx-lm says it in one process.
+    Files that lack parameters, or have others, are a ValueError, as mlx-lm says it in one process.
     """
-    watch = joined()
-    met = Meeting(world(), watch).gathered({file.name: _described(file) for file in _files(folder)})
+    watch, weights = joined(), folder.glob("model*.safetensors")
+    own = [*weights, *filter(Path.is_file, (folder / each for each in _CONFIGURATIONS))]
+    met = Meeting(world(), watch).gathered({file.name: _described(file) for file in own})
     for rank, (files,) in enumerate(met):
         for file in sorted({*files, *met[0][0]}):
             if (found := files.get(file, "none")) != (expected := met[0][0].get(file, "none")):
@@ -35,11 +34,7 @@ def require_same_model(name: str, folder: Path) -> None:
 
 
 def require_shareable(name: str, model: Any) -> None:
-    """Make a first pass on all ranks, which fails where they cannot share the heads of a model.
-
-    Raises:
-        RuntimeUnsupported: It fails.
-    """
+    """Make a first pass on all ranks; RuntimeUnsupported where they cannot share the heads of the model."""
     try:
         mx.eval(model(mx.array([[0]]), cache=mlx_lm_compat.make_prompt_cache(model)))
     except ValueError as error:
@@ -47,10 +42,6 @@ def require_shareable(name: str, model: Any) -> None:
             f"{name}: cannot be spread over {world().size()} processes ({error}). Its numbers of heads, of keys and "
             "values too, have to be multiples of the number of processes: start fewer, or use --pipeline"
         ) from error
-
-
-def _files(folder: Path) -> list[Path]:
-    return [*folder.glob("model*.safetensors"), *filter(Path.is_file, (folder / each for each in _CONFIGURATIONS))]
 
 
 def _described(file: Path) -> str:

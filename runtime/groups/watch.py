@@ -55,10 +55,10 @@ class Watch:
     def listen(self) -> dict[str, Any]:
         """On rank 0: let the others connect until `begin`; return where they find it, and the key that they show."""
         self._key, addresses = secrets.token_hex(16), []
-        for own, told in _own_hosts(self._addresses).items():
+        for host in _own_hosts(self._addresses):
             with suppress(OSError):
-                listening = socket.create_server((own, 0))
-                addresses.append((told, listening.getsockname()[1]))
+                listening = socket.create_server((host, 0))
+                addresses.append((host or socket.gethostname(), listening.getsockname()[1]))
                 threading.Thread(target=self._accept, args=(listening,), daemon=True).start()
         return {"addresses": addresses, "key": self._key}
 
@@ -82,11 +82,7 @@ class Watch:
 
     @contextmanager
     def waiting(self, *, meets: bool = False) -> Iterator[None]:
-        """While this process needs the others, or even ``meets`` them and does nothing else.
-
-        Raises:
-            SpectoolError: MLX failed because one of them is gone.
-        """
+        """While this process needs the others, or only ``meets`` them; a SpectoolError where MLX lost one of them."""
         before, self._waits = self._waits, True
         try:
             yield
@@ -100,11 +96,13 @@ class Watch:
             self._waits = before
 
     @contextmanager
-    def working(self) -> Iterator[None]:
-        """Work that the others need as well: they end if it fails here, and this process if one of them ends."""
+    def working(self, *expected: type[Exception]) -> Iterator[None]:
+        """Work that the others do as well: they end if it fails here, but in an ``expected`` way, as it does there."""
         with self.waiting():
             try:
                 yield
+            except expected:
+                raise
             except BaseException as error:
                 self.end(error)
                 raise
@@ -219,10 +217,10 @@ def addresses_of_ranks() -> list[str]:
     return []
 
 
-def _own_hosts(addresses: list[str]) -> dict[str, str]:
-    """Where rank 0 listens, and what the others call it: the address that its neighbours use, and those of its name."""
+def _own_hosts(addresses: list[str]) -> list[str]:
+    """Where rank 0 listens: the address that its neighbours use, and those of its name; everywhere without any."""
     own = [addresses[0].rpartition(":")[0]] if addresses else []
     if not all(each.startswith("127.") for each in addresses):
         with suppress(OSError):
             own += socket.gethostbyname_ex(socket.gethostname())[2]
-    return {each: each for each in own} or {"": socket.gethostname()}
+    return list(dict.fromkeys(own)) or [""]

@@ -39,14 +39,7 @@ def main(settings: dict[str, Any]) -> None:
     follow_rank_0(model)
     sources = {key: settings[key] for key in ("dictionary", "draft_model", "alignment") if settings[key]}
     look_ups = load_drafter(tokenizer, dictionary=settings["dictionary"])
-    drafters = [
-        look_ups,
-        load_drafter(tokenizer, **sources),
-        look_ups,
-        look_ups,
-        look_ups,
-        load_drafter(tokenizer, **sources),
-    ]
+    drafters = [look_ups, load_drafter(tokenizer, **sources), *[look_ups] * 3, load_drafter(tokenizer, **sources)]
     found: list[Any] = []
 
     def write(prompt: str, **options: Any) -> str:

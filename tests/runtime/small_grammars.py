@@ -24,13 +24,17 @@ PATTERNS = [
     r"( ?(мова|міст|дім)){3,6}!*",
     r"most",
 ]
+
+
+def closed(**properties: Any) -> dict[str, Any]:
+    """The schema of an object that has all of these properties, and no others."""
+    required = list(properties)
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+ADDRESS = closed(ulica={"type": "string", "maxLength": 9}, numer={"type": "integer", "maximum": 999})
 SCHEMAS: list[Any] = [
-    {
-        "type": "object",
-        "properties": {"nazwisko": {"type": "string", "maxLength": 12}},
-        "required": ["nazwisko"],
-        "additionalProperties": False,
-    },
+    closed(nazwisko={"type": "string", "maxLength": 12}),
     {"type": "array", "items": {"enum": ["czerwony", "niebieski", 7, None]}, "minItems": 3, "maxItems": 5},
     {
         "$defs": {"n": {"type": "integer", "minimum": 3, "maximum": 1200}},
@@ -45,25 +49,8 @@ SCHEMAS: list[Any] = [
             {"const": {"a": [True, "ґ"]}},
         ]
     },
-    {
-        "type": "object",
-        "properties": {
-            "adres": {
-                "type": "object",
-                "properties": {
-                    "ulica": {"type": "string", "maxLength": 9},
-                    "numer": {"type": "integer", "maximum": 999},
-                },
-                "required": ["ulica", "numer"],
-                "additionalProperties": False,
-            },
-            "data": {"type": "string", "format": "date"},
-            "czynny": {"type": "boolean"},
-        },
-        "required": ["adres", "data", "czynny"],
-        "additionalProperties": False,
-        "x-guidance": {"whitespace_flexible": False},
-    },
+    closed(adres=ADDRESS, data={"type": "string", "format": "date"}, czynny={"type": "boolean"})
+    | {"x-guidance": {"whitespace_flexible": False}},
 ]
 
 

@@ -1,46 +1,27 @@
 """The bundled demo models: they load as any model does, keep their tokenizers, write whole characters."""
 
-from functools import cache
-from importlib.resources import files
-from pathlib import Path
-from typing import Any
-
 import pytest
+from mlx_lm import generate
 
-DEMO = Path(str(files("spectool.runtime"))) / "demo"
-SAMPLES = Path(str(files("spectool.corpora"))) / "samples"
-LANGUAGES = ["pl", "uk"]
+from spectool.corpora import sample_path
+from spectool.runtime.demo_models import demo_path
+from spectool.tests.runtime.small_grammars import demo
+
 SIZE_LIMIT = 4_500_000  # bytes
 
 
-@cache
-def loaded(name: str) -> tuple[Any, Any]:
-    """Model and tokenizer as ``mlx_lm.load`` gives them."""
-    from mlx_lm import load
-
-    model, tokenizer, *_ = load(str(DEMO / name))
-    return model, tokenizer
-
-
-def sample_lines(language: str) -> list[str]:
-    return (SAMPLES / f"{language}.txt").read_text(encoding="utf-8").splitlines()
-
-
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("language", ["pl", "uk"])
 def test_the_target_writes_words_and_whole_characters(language: str) -> None:
-    from mlx_lm import generate
-
-    model, tokenizer = loaded("target")
-    prompt = " ".join(sample_lines(language)[0].split()[:4])
-    text = generate(model, tokenizer, prompt, max_tokens=48)
+    model, tokenizer, _ = demo()
+    sample = sample_path(language).read_text(encoding="utf-8")
+    text = generate(model, tokenizer, " ".join(sample.split()[:4]), max_tokens=48)
     assert "\ufffd" not in text
-    known = set("\n".join(sample_lines(language)).split())
-    words = text.split()[1:-1]  # the first and the last may be parts of words
+    known, words = set(sample.split()), text.split()[1:-1]  # the first and the last may be parts of words
     assert len(words) >= 8
     assert sum(word in known for word in words) >= 0.7 * len(words)
 
 
 def test_the_bundle_stays_small() -> None:
-    sizes = {path: path.stat().st_size for path in DEMO.rglob("*") if path.is_file()}
+    sizes = {path: path.stat().st_size for path in demo_path("target").parent.rglob("*") if path.is_file()}
     assert len(sizes) >= 10
     assert sum(sizes.values()) < SIZE_LIMIT, sizes

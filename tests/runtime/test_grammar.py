@@ -2,7 +2,9 @@
 
 import copy
 import json
+import re
 from collections.abc import Callable
+from datetime import date
 from itertools import product
 from typing import Any
 
@@ -11,7 +13,6 @@ import numpy as np
 import pytest
 from mlx_lm.tokenizer_utils import TokenizerWrapper
 from numpy.typing import NDArray
-from transformers import PreTrainedTokenizerFast
 
 from spectool import RuntimeUnsupported
 from spectool.runtime import batch_generate, generate
@@ -87,8 +88,22 @@ def test_forced_tokens_and_what_follows_them_end_where_the_generation_does(step:
     assert any(source.startswith("grammar+history") for source in total.proposed_by), total.proposed_by
 
 
-@pytest.mark.parametrize("schema", SCHEMAS)
-def test_whole_answers_are_json_of_the_schema(schema: Any) -> None:
+FITS: list[Callable[[Any], object]] = [
+    lambda found: found.keys() == {"nazwisko"} and len(found["nazwisko"]) <= 12,
+    lambda found: 3 <= len(found) <= 5 and all(each in ("czerwony", "niebieski", 7, None) for each in found),
+    lambda found: len(found) <= 6 and all(3 <= each <= 1200 for each in found),
+    lambda found: found in ({"a": [True, "ґ"]}, *range(100)) or re.fullmatch("[a-f]{4}", found),
+    lambda found: found.keys() == {"adres", "data", "czynny"} and date.fromisoformat(found["data"]) and fits(found),
+]
+
+
+def fits(found: Any) -> bool:
+    street, number = found["adres"]["ulica"], found["adres"]["numer"]
+    return len(street) <= 9 and number <= 999 and isinstance(found["czynny"], bool)
+
+
+@pytest.mark.parametrize(("schema", "fit"), zip(SCHEMAS, FITS, strict=True))
+def test_whole_answers_are_json_of_the_schema(schema: Any, fit: Callable[[Any], object]) -> None:
     model, tokenizer, _ = demo()
     grammar = Grammar(tokenizer, "json_schema", schema)
     for seed in range(2):
@@ -96,23 +111,7 @@ def test_whole_answers_are_json_of_the_schema(schema: Any) -> None:
         responses = list(stream_generate(model, tokenizer, "Tekst:", grammar=grammar, **options))
         assert responses[-1].finish_reason == "stop"
         text = "".join(response.text for response in responses)
-        assert matches(json.loads(text), schema), text
-
-
-def matches(value: Any, schema: Any) -> bool:
-    """Whether JSON is as one of `SCHEMAS` says, by its structure."""
-    if "enum" in schema or "const" in schema:
-        return value in schema.get("enum", [schema.get("const")])
-    if "anyOf" in schema:
-        return any(matches(value, each) for each in schema["anyOf"])
-    if schema.get("type") == "object":
-        parts = schema["properties"]
-        return value.keys() == parts.keys() and all(matches(value[name], part) for name, part in parts.items())
-    if schema.get("type") == "array":
-        fits = schema.get("minItems", 0) <= len(value) <= schema["maxItems"]
-        return fits and all("$ref" in schema["items"] or matches(each, schema["items"]) for each in value)
-    kinds: dict[str, Any] = {"string": str, "integer": int, "boolean": bool, "number": (int, float)}
-    return isinstance(value, kinds[schema["type"]]) and ("maxLength" not in schema or len(value) <= schema["maxLength"])
+        assert fit(json.loads(text)), text
 
 
 DRAWN = product(("forced tokens alone", "draft model", "guesses"), ("exact", "rejection"), (200,))
@@ -179,6 +178,7 @@ def test_a_parser_that_gives_up_ends_the_draft_or_the_generation() -> None:
 
 LISTED: Any = {"type": "object", "properties": {"a": {}}, "required": ["a"]}
 CLOSED: Any = LISTED | {"additionalProperties": False}
+PRIME = '{"type": "integer", "\\u006dultipleOf": 10000019}'  # of which the parser would follow each remainder
 CLOSED_PATTERN: Any = {"type": "object", "patternProperties": {"^a$": {"type": "null"}}, "additionalProperties": False}
 
 
@@ -191,11 +191,9 @@ CLOSED_PATTERN: Any = {"type": "object", "patternProperties": {"^a$": {"type": "
         (lambda t: Grammar(t, "json_schema", {"enum": [float("nan")]}), "JSON can express"),
         (lambda t: Grammar(t, "json_schema", Grammar), "JSON can express"),
         (lambda t: Grammar(t, "json_schema", "{"), "json_schema: .*read"),
-        pytest.param(
-            lambda t: Grammar(t, "json_schema", {"properties": {str(i): {} for i in range(20_000)}}),
-            "(?i)schema",
-            marks=pytest.mark.nightly,  # ten seconds
-        ),
+        (lambda t: Grammar(t, "json_schema", {"allOf": [{"multipleOf": 9.97}, {"multipleOf": 991}]}), "multipleOf"),
+        (lambda t: Grammar(t, "grammar", f"start: %json\n{PRIME}"), "multipleOf 10000019"),
+        *nightly((lambda t: Grammar(t, "json_schema", {"properties": {str(i): {} for i in range(20_000)}}), "schema")),
         (lambda t: Grammar(t, "regex", "a("), "regex: .*unclosed group"),
         (lambda t: Grammar(t, "regex", "(" * 9_000 + ")" * 9_000), "regex: "),
         (lambda t: Grammar(t, "grammar", "start: word"), "grammar: .*word"),
@@ -263,7 +261,7 @@ def written(grammar: Grammar, wanted: str, count: int = 90) -> str | None:
         token = liked[len(ids) % len(liked)] if liked else int(np.flatnonzero(mask)[0])
         constraint.commit([token])
         if token in demo()[1].eos_token_ids:
-            return grammar.vocabulary.end_of(ids, count).decode()
+            return b"".join(grammar.vocabulary.spelled[each] for each in ids).decode()
         ids.append(token)
     return None
 
@@ -280,12 +278,16 @@ def written(grammar: Grammar, wanted: str, count: int = 90) -> str | None:
         ({"type": "number"}, "1e", "1e11"),
         ({"type": "number", "minimum": 0, "maximum": 1}, "0.", "0." + "0" * 20),
         ({"type": "string", "pattern": "^[0-9]{30}$"}, "7", '"' + "7" * 30 + '"'),
+        ({"type": "string", "pattern": "^[0-9a-f]{40}$"}, "0", '"' + "0" * 40 + '"'),
+        ({"type": "string", "pattern": "^[0-9 ]{26,32}$"}, "7", '"' + "7" * 32 + '"'),
+        ({"type": "string", "minLength": 26, "maxLength": 26}, "7", '"' + "7" * 26 + '"'),
+        ({"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 1}, "7", None),
+        ("[0-9]{10,40}", "7", "7" * 40),
         ({"const": 10**24}, "1", None),
     ],
 )
 def test_numbers_end_and_are_of_the_schema(schema: Any, wanted: str, text: str | None) -> None:
-    grammar = Grammar(demo()[1], "json_schema", schema)
-    got = written(grammar, wanted)
+    got = written(Grammar(demo()[1], "regex" if isinstance(schema, str) else "json_schema", schema), wanted)
     assert got is not None and (text is None or got == text), got
 
 
@@ -302,7 +304,7 @@ def test_drafts_are_cut_where_a_number_has_all_its_digits() -> None:
 
 @pytest.mark.parametrize("kind", ["choice", "json_schema"])
 def test_thousands_of_choices_and_hundreds_of_optional_properties_work(kind: str) -> None:
-    texts = [f'tekst {i * 7919} / "{i}"' for i in range(5000)]
+    texts = [f'tekst {i * 7919} / "{i}"\x7f𝄞' for i in range(5000)]
     optional = {"type": "object", "properties": {f"p{i}": {"type": "null"} for i in range(500)}}
     grammar = Grammar(demo()[1], kind, texts if kind == "choice" else {**optional, "additionalProperties": False})
     for text in texts[::1000] if kind == "choice" else ['{"p7": null,"p499":null}']:
@@ -326,9 +328,9 @@ def test_a_grammar_holds_for_the_tokens_that_it_was_compiled_for() -> None:
 
 
 def test_an_answer_may_be_preceded_by_reasoning() -> None:
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=letters().backend_tokenizer, eos_token="<end>")
+    tokenizer = copy.deepcopy(letters()._tokenizer)
     tokenizer.add_tokens(["<think>", "</think>"], special_tokens=False)
-    wrapped = TokenizerWrapper(tokenizer)
+    wrapped = TokenizerWrapper(tokenizer, eos_token_ids=["2", None, 99])  # a configuration may say anything
     begin, end = tokenizer.convert_tokens_to_ids(["<think>", "</think>"])
     for reasoning, texts in {
         False: ([0, 2], [begin, 1, 4, 2, end, 0, 2]),
@@ -342,7 +344,7 @@ def test_an_answer_may_be_preceded_by_reasoning() -> None:
 
 
 def test_an_answer_of_gpt_oss_is_in_its_final_channel() -> None:
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=letters().backend_tokenizer, eos_token="<end>")
+    tokenizer = copy.deepcopy(letters()._tokenizer)
     tokenizer.chat_template = "<|channel|>analysis"
     words, markers = ["analysis", "final", "assistant"], ["<|channel|>", "<|message|>", "<|end|>", "<|start|>"]
     tokenizer.add_tokens(words)

@@ -13,11 +13,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import mlx.core as mx
 import pytest
 
 from spectool.runtime.demo_models import demo_path
-from spectool.runtime.groups import others
+from spectool.runtime.groups import others, rank_0
 from spectool.runtime.groups.watch import Watch
 from spectool.tests.rings import errors_of, host_file, outputs_of, start_rank
 from spectool.tests.runtime.test_groups import saved
@@ -31,39 +30,25 @@ def generate(model: object, *more: object, tokens: int = 8) -> list[object]:
     return ["-m", "spectool.cli", "generate", "--model", model, "-p", "Ala ma kota", "--max-tokens", tokens, *more]
 
 
-def altered(folder: Path, change: Callable[[Path], object]) -> Path:
-    shutil.copytree(MODEL, folder)
-    change(folder)
-    return folder
-
-
-def without_weights(folder: Path) -> None:
-    for file in folder.glob("*.safetensors*"):
-        file.unlink()
-
-
-def with_other_configuration(folder: Path) -> None:
-    configuration = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**configuration, "rope_theta": 1.0}))
-
-
-def with_other_weights(folder: Path) -> None:
-    file = next(folder.glob("*.safetensors"))
-    mx.save_safetensors(str(file), {name: each + 1 for name, each in mx.load(str(file)).items()}, {"format": "mlx"})
+def without_its_second_half(file: Path) -> None:
+    half = file.stat().st_size // 2
+    file.write_bytes(file.read_bytes()[:half].ljust(2 * half, b"\0"))
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("alters", "file"),
+    ("file", "alter"),
     [
-        (without_weights, "model.safetensors"),
-        (with_other_weights, "model.safetensors"),
-        (with_other_configuration, "config.json"),
+        ("model.safetensors", Path.unlink),
+        ("model.safetensors", without_its_second_half),
+        ("config.json", lambda file: file.write_text('{"model_type": "llama"}')),
     ],
 )
 @pytest.mark.parametrize("pipeline", [(), ("--pipeline",)])
-def test_another_model_is_refused(tmp_path: Path, alters: Any, file: str, pipeline: Any) -> None:
-    hosts, other = host_file(2, tmp_path), altered(tmp_path / "copy", alters)
+def test_another_model_is_refused(tmp_path: Path, file: str, alter: Callable[[Path], object], pipeline: Any) -> None:
+    other = shutil.copytree(MODEL, tmp_path / "copy")
+    alter(other / file)
+    hosts = host_file(2, tmp_path)
     ring = [start_rank(rank, hosts, generate(model, *pipeline)) for rank, model in enumerate((MODEL, other))]
     for error in errors_of(ring):
         assert re.search(rf"rank 1 \(127.0.0.1:\d+\) has another {file} than rank 0 \(127.0.0.1:\d+\)", error)
@@ -113,6 +98,15 @@ def test_the_watch_listens_where_the_host_file_says_and_serves_strangers_aside()
         each.begin()
 
 
+def test_ctrl_c_waits_until_it_is_known_that_the_others_sleep() -> None:
+    leader = object.__new__(rank_0.Leader)
+    leader._watch, leader._rests = Watch(0, []), False
+    leader.send = lambda *told: signal.raise_signal(signal.SIGINT)  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        leader.let_sleep()
+    assert leader._rests
+
+
 def writing(rank: subprocess.Popen[str]) -> subprocess.Popen[str]:
     """A rank 0 that has begun its text."""
     assert rank.stdout is not None
@@ -151,18 +145,15 @@ def test_a_rank_that_is_stopped_is_waited_for_by_name_and_goes_on(tmp_path: Path
     writing(ring[0])
     ring[1].send_signal(signal.SIGSTOP)
     assert ring[0].stderr is not None
-    lines = []
-    for line in ring[0].stderr:
-        lines.append(line)
-        if "silent" in line:
-            break
+    line = next(line for line in ring[0].stderr if "silent" in line)
     ring[1].send_signal(signal.SIGCONT)
-    assert re.match(r"rank 0 is waiting for rank 1 \(127.0.0.1:\d+\), which is silent", lines[-1])
+    assert re.match(r"rank 0 is waiting for rank 1 \(127.0.0.1:\d+\), which is silent", line)
     outputs_of(ring, 120)
 
 
 TELLS = """
 import sys
+from spectool.runtime.groups.mirrored import SpreadCache
 from spectool.runtime.groups.rank_0 import leader_of
 from spectool.runtime.loading import load_model
 
@@ -176,9 +167,12 @@ sys.stdin.read()
 @pytest.mark.parametrize(
     ("message", "says"),
     [
-        ("leader.send('subprocess:call', [['touch', 'FILE']])", "rank 0 asks for 'subprocess:call', which is no"),
         (
-            "leader.send('work', ['subprocess:call', leader.named(SpreadCache([])), [['touch', 'FILE']], {}])",
+            "leader.send('subprocess:call', [['touch', 'FILE']], {}, None)",
+            "rank 0 asks for 'subprocess:call', which is no",
+        ),
+        (
+            "leader.send('work', 'subprocess:call', leader.named(SpreadCache([])), [['touch', 'FILE']], {})",
             "rank 0 asks for 'subprocess:call', which is no",
         ),
         ("leader._broadcast(b'\\xff\\x00')", r"expected a message of the group, got b'\xff\x00'"),
@@ -187,8 +181,8 @@ sys.stdin.read()
     ],
 )
 def test_only_known_operations_can_be_called(tmp_path: Path, message: str, says: str) -> None:
-    hosts, program = host_file(2, tmp_path), f"from spectool.runtime.groups.mirrored import SpreadCache{TELLS}"
-    rank_0 = start_rank(0, hosts, ["-c", program, MODEL, message.replace("FILE", str(tmp_path / "made"))])
+    hosts = host_file(2, tmp_path)
+    rank_0 = start_rank(0, hosts, ["-c", TELLS, MODEL, message.replace("FILE", str(tmp_path / "made"))])
     try:
         (error,) = errors_of([start_rank(1, hosts, generate(MODEL))])
     finally:

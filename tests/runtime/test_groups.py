@@ -22,28 +22,15 @@ from spectool.tests.runtime.renumbered import renumbered_target
 pytestmark = pytest.mark.nightly
 
 
-def written(
-    folder: Path,
-    count: int,
-    *,
-    model: Path,
-    generations: int,
-    pipeline: bool = False,
-    late: float = 0.0,
-    **drafts: Any,
-) -> None:
+USUAL = {"pipeline": False, "late": 0.0, "dictionary": None, "draft_model": None, "alignment": None}
+
+
+def written(folder: Path, count: int, **settings: Any) -> None:
     """Write texts on a ring, and check that they are those of plain decoding."""
-    settings = {
-        "model": str(model),
-        "pipeline": pipeline,
-        "generations": generations,
-        "late": late,
-        **dict.fromkeys(("dictionary", "draft_model", "alignment")),
-        **drafts,
-    }
-    ring = start_ring(count, folder, "-m", "spectool.tests.runtime.group_program", json.dumps(settings))
+    told = json.dumps(USUAL | settings, default=str)
+    ring = start_ring(count, folder, "-m", "spectool.tests.runtime.group_program", told)
     found = json.loads(outputs_of(ring)[0])
-    assert len(found) == generations
+    assert len(found) == settings["generations"]
     assert [text for text, right in found if not right] == []
 
 

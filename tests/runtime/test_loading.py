@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from transformers import PreTrainedTokenizerFast
 from spectool import FingerprintMismatch, RuntimeUnsupported, SpectoolError, TokenizerError
 from spectool.build.alignment.stage import build_alignment
 from spectool.corpora import open_corpus
+from spectool.runtime.chat_template import TemplateRefused, messages_of, rendered_text, variables_of
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.drafter import DrafterSet
@@ -81,11 +83,19 @@ def test_a_draft_of_another_tokenizer_generates_what_the_target_would(
     assert set(statistics.proposed_by) == {"model"}
 
 
-def test_a_missing_alignment_is_asked_for(target: tuple[Any, Any], other: tuple[Any, Any]) -> None:
+def test_a_missing_alignment_is_asked_for_whatever_lies_in_the_cache_folder(
+    target: tuple[Any, Any], other: tuple[Any, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path))
+    (tmp_path / "moved.align").symlink_to("nowhere")
+    (tmp_path / "drafts" / "broken").mkdir(parents=True)
+    (tmp_path / "drafts" / "broken" / "pruning.json").write_text("[" * 100_000)
     with pytest.raises(RuntimeUnsupported) as error:
         load_drafter(target[1], draft_model=other)
     command = f"spectool align --draft {demo_path('other')} --target {demo_path('target')}"
     assert command in str(error.value)
+    with pytest.raises(RuntimeUnsupported, match="auto: no draft model is set up"):
+        load_drafter(target[1], draft_model="auto")
 
 
 def test_refusals(target: tuple[Any, Any], alignment: Path, tmp_path: Path) -> None:
@@ -100,6 +110,16 @@ def test_refusals(target: tuple[Any, Any], alignment: Path, tmp_path: Path) -> N
             load_drafter(tokenizer, **options)
     with pytest.raises(TokenizerError, match="MODEL: no such file or directory"):
         load_drafter("MODEL")  # which would draft from the history alone
+
+
+def test_a_template_that_is_given_replaces_one_of_mlx_lm_and_may_be_anything(tmp_path: Path) -> None:
+    shutil.copytree(demo_path("target"), tmp_path / "model")
+    (tmp_path / "model" / "tokenizer_config.json").write_text('{"chat_template_type": "deepseek_v32"}')
+    for template, shown, known in (("<{{ messages[0].content }}>", "<Ala>", {"messages"}), ("{{" + "-" * 9999, "", {})):
+        tokenizer = load_model(str(tmp_path / "model"), chat_template=template)[1]
+        assert variables_of(tokenizer) == set(known)
+        with nullcontext() if shown else pytest.raises(TemplateRefused):
+            assert rendered_text(tokenizer, messages_of("Ala"), {}) == shown
 
 
 def test_a_model_whose_module_ends_the_program_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

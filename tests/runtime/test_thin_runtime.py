@@ -35,9 +35,8 @@ print(json.dumps({name: file for name, file in ours.items() if file and Path(fil
 @pytest.mark.nightly
 def test_a_generation_imports_only_the_runtime(tmp_path: Path) -> None:
     target, sample = open_tokenizer(demo_path("target")), open_corpus(str(sample_path("pl")))
-    count_and_build(
-        target, sample, tmp_path / "pl.dict", BackoffOptions(max_bytes=14_000, min_count=1), lambda step: None
-    )
+    options = BackoffOptions(max_bytes=14_000, min_count=1)
+    count_and_build(target, sample, tmp_path / "pl.dict", options, lambda step: None)
     build_alignment(target, target, sample, tmp_path / "pair.align", lambda step: None, sample=0)
     command = [sys.executable, "-c", GENERATE, str(demo_path("target")), str(demo_path("draft")), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

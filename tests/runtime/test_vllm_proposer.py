@@ -38,11 +38,10 @@ def dictionary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(path, rows, open_tokenizer(TOKENIZER).identity).path
 
 
-def config(dictionary: Path | None, tokens: int = 5, tokenizer: object = TOKENIZER, **settings: Any) -> Any:
+def config(dictionary: Path, tokens: int = 5, tokenizer: object = TOKENIZER, **settings: Any) -> Any:
     """The part of vLLM's configuration that matters here."""
-    section = {} if dictionary is None else {"spectool": {"dictionary": str(dictionary), **settings}}
     return SimpleNamespace(
-        additional_config=section,
+        additional_config={"spectool": {"dictionary": str(dictionary), **settings}},
         model_config=SimpleNamespace(tokenizer=str(tokenizer), max_model_len=LONGEST),
         speculative_config=SimpleNamespace(num_speculative_tokens=tokens, model=NAME),
     )
@@ -140,8 +139,7 @@ def test_a_drafter_that_fails_leaves_its_request_alone(
 
     monkeypatch.setattr(LookupDrafter, "propose", failing)
     proposals = proposer.propose([[2], [4]], batch.lengths, batch.tokens)
-    assert "switched off" in caplog.text
-    assert proposals[0] == [] and proposals[1]
+    assert "switched off" in caplog.text and proposals[0] == [] and proposals[1]
     broken[:] = [None]
     batch.put(0, [1, 2, 3])
     assert proposer.propose([[3], []], batch.lengths, batch.tokens) == [[], []], "not asked again"
@@ -152,20 +150,22 @@ def test_a_drafter_that_fails_leaves_its_request_alone(
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
+        (None, "dictionary: Field required"),
         ({"min_probability": 2}, "min_probability: Input should be less than or equal to 1"),
         ({"min_probability": "high"}, "min_probability: Input should be a valid number"),
         ({"history": 1}, "history: Input should be a valid boolean"),
         ({"speed": 9}, r"spectool\.speed: Extra inputs are not permitted"),
     ],
 )
-def test_wrong_settings(dictionary: Path, settings: dict[str, Any], says: str) -> None:
+def test_wrong_settings(dictionary: Path, settings: dict[str, Any] | None, says: str) -> None:
+    wrong = config(dictionary, **settings or {})
+    if settings is None:
+        wrong.additional_config = {}
     with pytest.raises(SpectoolError, match=says):
-        DictionaryProposer(config(dictionary, **settings))
+        DictionaryProposer(wrong)
 
 
-def test_no_dictionary_and_a_dictionary_of_another_tokenizer(dictionary: Path) -> None:
-    with pytest.raises(SpectoolError, match="dictionary: Field required"):
-        DictionaryProposer(config(None))
+def test_a_dictionary_of_another_tokenizer(dictionary: Path) -> None:
     with pytest.raises(FingerprintMismatch, match="spectool build-dict"):
         DictionaryProposer(config(dictionary, tokenizer=demo_path("other") / "tokenizer.json"))
 
@@ -186,12 +186,8 @@ def vllm_sources(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str,
     if done.returncode or not wheels:
         pytest.skip(f"vLLM's wheel cannot be fetched: {done.stderr.strip().splitlines()[-1:]}")
     with zipfile.ZipFile(wheels[0]) as wheel:
-        names = {
-            "proposer": "vllm/v1/spec_decode/custom_class_proposer.py",
-            "runner": "vllm/v1/worker/gpu_model_runner.py",
-            "ngram": "vllm/v1/spec_decode/ngram_proposer.py",
-        }
-        yield {key: wheel.read(name).decode() for key, name in names.items()}
+        names = {"proposer": "spec_decode/custom_class_proposer.py", "runner": "worker/gpu_model_runner.py"}
+        yield {key: wheel.read(f"vllm/v1/{name}").decode() for key, name in names.items()}
     wheels[0].unlink()
 
 
@@ -199,16 +195,10 @@ def vllm_sources(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str,
 def test_vllms_own_loader_makes_one(
     dictionary: Path, vllm_sources: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stand_ins = {
-        "vllm": types.ModuleType("vllm"),
-        "vllm.config": types.ModuleType("vllm.config"),
-        "vllm.logger": types.ModuleType("vllm.logger"),
-    }
-    stand_ins["vllm.config"].VllmConfig = SimpleNamespace  # type: ignore[attr-defined]
-    silent = SimpleNamespace(info=lambda *arguments: None)
-    stand_ins["vllm.logger"].init_logger = lambda name: silent  # type: ignore[attr-defined]
-    for name, module in stand_ins.items():
-        monkeypatch.setitem(sys.modules, name, module)
+    for name in ("vllm", "vllm.config", "vllm.logger"):
+        stand_in: Any = types.ModuleType(name)
+        stand_in.VllmConfig, stand_in.init_logger = SimpleNamespace, lambda name: SimpleNamespace(info=print)
+        monkeypatch.setitem(sys.modules, name, stand_in)
     loader: dict[str, Any] = {"__name__": "custom_class_proposer"}
     exec(compile(vllm_sources["proposer"], "custom_class_proposer.py", "exec"), loader)
     proposer = loader["create_custom_proposer"](config(dictionary))
