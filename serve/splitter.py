@@ -13,7 +13,8 @@ from spectool.serve.deltas import Call, Delta
 from spectool.serve.tool_calls import CallReader
 
 _ANALYSIS = ("<|channel|>analysis", "<|end|>")  # around reasoning in a channel, and what stands between messages
-_BETWEEN = ("<|start|>assistant", "<|channel|>commentary", "<|channel|>final", "<|message|>", "<|end|>", "<|call|>")
+_BETWEEN = ("<|start|>assistant", "<|message|>", "<|end|>", "<|call|>")
+_BETWEEN += ("<|channel|>commentary", "<|channel|>final", " <|constrain|>json")
 
 
 class Splitter(MarkedText):
@@ -77,6 +78,9 @@ class Splitter(MarkedText):
         text, calls, tried = form.start, list[Call](), 0
         while not calls and self._reader.begins(form, self._held) is not False:
             calls, self._held, tried = self._reader.read(form, self._held, tried)
+            if tried < 0:
+                text, self._held = text + self._held[:-tried], self._held[-tried:]
+                break
             if not calls and self._last:
                 text, calls, self._held = self._reader.last(form, self._held, self._cut)
                 break

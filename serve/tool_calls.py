@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from spectool.serve.call_forms import BARE, JSON, Form, forms_of
+from spectool.serve.call_forms import BARE, JSON, Form, forms_of, in_string
 from spectool.serve.deltas import Call
 from spectool.serve.request_parts import CUSTOM
 
@@ -62,7 +62,8 @@ class CallReader:
         """The calls after a start once no later text can change them, and what follows them.
 
         Quotes show whether an end stands in a string; without them, the beginning of the next calls shows it. What has
-        been ``tried`` of the text need not be looked at again; the number says how much that is now.
+        been ``tried`` of the text need not be looked at again; the number says how much that is now, and is negative
+        where no call can come of it any more.
         """
         while (place := text.find(form.mark, tried)) >= 0:
             after = place + len(form.mark)
@@ -72,6 +73,8 @@ class CallReader:
             calls, rest = self._whole(form, text[: place + form.skipped]) if certain else ([], "")
             if calls:
                 return self._identified(calls), rest + text[place + form.skipped :], after
+            if not form.verbatim and not in_string(text[:place]):
+                return [], text, -place - form.skipped
             tried = after
         return [], text, tried
 

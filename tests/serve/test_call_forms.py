@@ -36,8 +36,18 @@ SCHEMAS: dict[str, Any] = {
             "items": {"type": "array"},
             "nested": {"$ref": "#/$defs/nested"},
             "level": {"enum": ["1", "2"]},
+            "part": {"$ref": "#/properties/optional/anyOf/0"},
+            "escaped": {"$ref": "#/$defs/a~1b%5B%5D"},
+            "missing": {"$ref": "#/$defs/missing"},
+            "circle": {"anyOf": [{"$ref": "#/properties/circle"}, {"type": "null"}]},
+            "often": {"$ref": "#/$defs/0"},
         },
-        "$defs": {"nested": {"type": "object"}},
+        "$defs": {
+            "nested": {"type": "object"},
+            "a/b[]": {"type": "boolean"},
+            **{str(i): {"anyOf": [{"$ref": f"#/$defs/{i + 1}"}] * 2} for i in range(40)},
+            "40": {"type": "integer"},
+        },
         "additionalProperties": STRING,
     },
 }
@@ -213,6 +223,8 @@ def test_a_call_that_is_cut_is_left_out_wherever_it_is_cut(kind: str, text: str,
 
 QWEN = "<tool_call>\n<function=write>\n{}\n</function>\n</tool_call>"
 PARAMETER = "<parameter={}>\n{}\n</parameter>".format
+K3_JSON = '<|open|>json type="object"<|sep|>{}<|close|>json<|sep|>'
+K3_JSON = as_written("kimi_k3", [("write", {})]).replace("<|close|>call", f"{K3_JSON}<|close|>call")
 WRITE = '<|tool_call_start|>[write(path="/a", content={})]<|tool_call_end|>'.format
 
 
@@ -225,10 +237,12 @@ WRITE = '<|tool_call_start|>[write(path="/a", content={})]<|tool_call_end|>'.for
         ("function_gemma", "<start_function_call>call:now{}call:now{}<end_function_call>", [("now", {}), ("now", {})]),
         ("kimi_k2", as_written("kimi_k2", RIGHT).replace("}<|tool_call_end|>", "<|tool_call_end|>", 1), []),
         ("kimi_k3", as_written("kimi_k3", RIGHT).replace("<|close|>call<|sep|>", "", 1), []),
+        ("kimi_k3", K3_JSON.format('{"path": "a", "content": 5}'), [("write", {"path": "a", "content": 5})]),
+        ("kimi_k3", K3_JSON.format("[]"), []),
         # Without the start, with text after it, with identifiers, dots and names of others.
         ("qwen3_coder", QWEN.format(PARAMETER("path", "a")).removeprefix("<tool_call>\n"), [("write", {"path": "a"})]),
         ("mistral", "[TOOL_CALLS]now[CALL_ID]abcdefghi[ARGS]{}", [("now", {})]),
-        ("mistral", '[TOOL_CALLS]mcp.files.list[ARGS]{"path": "a"}', [("mcp.files.list", {"path": "a"})]),
+        ("mistral", '[TOOL_CALLS]mcp.files.list [ARGS] {"path": "a"}', [("mcp.files.list", {"path": "a"})]),
         ("mistral", '[TOOL_CALLS][{"name": "now", "arguments": {}}, {"name": "now"}]', [("now", {}), ("now", {})]),
         ("gemma4", "<|tool_call>call:google:mcp:files:now{}<tool_call|>", [("now", {})]),
         (
@@ -285,6 +299,11 @@ VALUES: dict[str, dict[str, Any]] = {  # of arguments, as they are written and r
     "nested": {'{"a": 1, "a": 2}': ..., '{"a": 1}': {"a": 1}},
     "level": {"2": "2", "x": "x"},
     "other": {"7": "7"},
+    "part": {"5": 5, "x": ...},
+    "escaped": {"true": True, "5": ...},
+    "missing": {"5": 5, "x": "x"},
+    "circle": {"null": None, "x": ...},
+    "often": {"5": 5, "x": ...},
 }
 
 
@@ -358,6 +377,7 @@ TO_WRITE = 'to=functions.write <|constrain|>json<|message|>{"path": "a"}'
     ("text", "cut", "parts"),
     [
         (f"{THOUGHT}<|channel|>final<|message|>Tak. <a|b>", False, ("Hm.", "Tak. <a|b>", [])),
+        (f"{THOUGHT}<|channel|>final <|constrain|>json<|message|>{{}}", False, ("Hm.", "{}", [])),
         (f"{THOUGHT}<|channel|>commentary {TO_WRITE}", False, ("Hm.", "", ["write"])),
         (f"{THOUGHT} {TO_WRITE.replace(' <|constrain|>', '<|channel|>commentary ')}", False, ("Hm.", "", ["write"])),
         (f"<|channel|>analysis {TO_WRITE}", False, ("", "", ["write"])),
@@ -370,7 +390,7 @@ TO_WRITE = 'to=functions.write <|constrain|>json<|message|>{"path": "a"}'
         (
             f"{THOUGHT}<|channel|>commentary {TO_WRITE.replace('write', 'rm')}",
             False,
-            ("Hm.", f" {TO_WRITE.replace('write', 'rm').replace('<|message|>', '')}", []),
+            ("Hm.", ' to=functions.rm{"path": "a"}', []),
         ),
         ('{"a": 1}', False, ("", '{"a": 1}', [])),
     ],

@@ -1,6 +1,7 @@
 """What a model writes that calls tools in JSON, taken apart piece by piece: with markers, and without."""
 
 import json
+from time import process_time
 from typing import Any
 
 import pytest
@@ -138,11 +139,31 @@ def test_json_that_is_too_deep_to_be_read_is_text() -> None:
     assert said("json_tools", text, size=60_000) == (text, [])
 
 
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("json_tools", " " * 60_000),
+        ("json_tools", "<tool_call>{</tool_call>" * 1500),
+        ("gemma4", "<|tool_call>call:now{a<tool_call|>" * 500),
+        ("glm47", f"<tool_call>now<arg_key>{' ' * 4000}</tool_call>"),
+        ("minimax_m2", f'<minimax:tool_call><invoke name="now"><parameter {"name=a " * 600}</minimax:tool_call>'),
+        ("minicpm5", f'<function name="now"><param name={" " * 30_000}{"a" * 30_000}</function>'),
+        ("minicpm5", f"<function name=now{' ' * 60_000}</function>"),
+        ("kimi_k3", '<|open|>tools<|sep|><|open|>call tool="now" x<|sep|><|open|>argument ' + 'key="a" ' * 8000),
+    ],
+)
+def test_text_that_is_much_like_calls_takes_no_time(kind: str, text: str) -> None:
+    began = process_time()
+    assert said(kind, text, size=9) == (text, [])
+    assert process_time() - began < 3
+
+
 def test_text_that_cannot_be_a_call_is_not_held_back() -> None:
     held = ("{", ' {"na', '{"name": "wr', "```js", "``` {")
     for text in (*held, '{"age', '{"name": "wo', "```python"):
         splitter = Splitter(tokenizer_of("json_tools"), TOOLS, reasoning=True, thinks=False)
         assert splitter.add(text).text == ("" if text in held else text)
+    assert splitter.add('<tool_call>{"name": now}</tool_call> Tak').text == '<tool_call>{"name": now}</tool_call> Tak'
 
 
 @pytest.mark.parametrize(
