@@ -174,14 +174,13 @@ class Engine:
         held = answer.held
         cache, cached = held.content()
         answer.cached = len(cached)
-        if model.drafter is not None:  # with a seed, it knows nothing but this text
-            answer.drafter = (known if settings.seed is None else None) or model.drafter.fork() or model.drafter
-        policy: int | Policy = model.policy if length is None else length
-        if length is None and self._options.num_draft_tokens == 0:
-            policy = 0
-        elif length is None and settings.seed is not None and model.policy.is_automatic:
-            # What other requests have shown does not count.
-            policy = new_policy(model.model, model.drafter, measure=False)
+        # With a seed, what other requests have shown does not count.
+        seeded, usual = settings.seed is not None, self._options.num_draft_tokens
+        if model.drafter is not None:
+            answer.drafter = (None if seeded else known) or model.drafter.fork() or model.drafter
+        policy: int | Policy | None = usual if length is None and (seeded or usual == 0) else length
+        if policy is None:
+            policy = new_policy(model.model, model.drafter, measure=False) if seeded else model.policy
 
         def on_cycle(cycle: Cycle) -> None:
             if cycle.proposal:  # the figures are of cycles with drafts

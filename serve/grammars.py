@@ -61,6 +61,8 @@ def grammar_of(request: GenerationRequest, model: LoadedModel, *, thinks: bool) 
             rules = strict
         elif rules and request.offered and model.tokenizer.has_tool_calling:
             rules = _or_calls(model.tokenizer, rules)
+        elif rules and request.offered:  # in channels
+            request.without_effect.add("tools")
         if not rules:
             return None
         return Grammar(model.tokenizer, "rules", rules, reasoning=None if chat is None else thinks)

@@ -256,6 +256,10 @@ def test_a_strict_tool_that_cannot_be_enforced_is_named(chatting: Server, monkey
     request = strict_and_not()
     assert grammar_of(request, chatting.engine.model, thinks=False) is None
     assert sorted(request.without_effect) == ["tools.function.strict"]
+    monkeypatch.setattr(chatting.engine.model.tokenizer, "_tool_call_start", None)  # as GPT-OSS, which has channels
+    request = checked(ChatRequest, {"messages": MESSAGES, "tools": TOOL, "response_format": FORM})
+    assert grammar_of(request, chatting.engine.model, thinks=False) is not None
+    assert sorted(request.without_effect) == ["tools"]
 
 
 @pytest.mark.nightly
