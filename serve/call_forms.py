@@ -179,25 +179,18 @@ def _pointed_to(reference: str, root: Any) -> Any:
     return root
 
 
-_STRINGS = re.compile(
-    r"""<\|"\|>.*?(?:<\|"\|>|(\Z)) | <escape>.*?(?:<escape>|(\Z))
-    | "(?:[^"\\]++|\\.)*+(?:"|(\\?\Z)) | '(?:[^'\\]++|\\.)*+(?:'|(\\?\Z))""",
+_LIKE_JSON = re.compile(
+    r"""<\|"\|>(?P<verbatim>.*?)<\|"\|> | <escape>(?P<escape>.*?)<escape> | (?P<closed>\))
+    | "(?P<double>(?:[^"\\]++|\\.)*+)" | '(?P<single>(?:[^'\\]++|\\.)*+)' | (?P<cut>(?:["']|<\|"\|>|<escape>).*)
+    | (?<![\w.:$-]) (?: call:(?P<call>[\w.:-]+)\s*(?=\{) | (?P<function>[\w.-]+)\( | (?P<key>[\w.$-]+)\s*[:=]
+    | (?P<constant>True|False|None)\b )""",
     re.DOTALL | re.VERBOSE,
 )
 
 
 def in_string(text: str) -> bool:
-    """Whether the beginning of calls ends within a string."""
-    return any(string.lastindex for string in _STRINGS.finditer(text))
-
-
-_LIKE_JSON = re.compile(
-    r"""<\|"\|>(?P<verbatim>.*?)<\|"\|> | <escape>(?P<escape>.*?)<escape> | (?P<closed>\))
-    | "(?P<double>(?:[^"\\]|\\.)*)" | '(?P<single>(?:[^'\\]|\\.)*)' | (?P<cut>["'].*)
-    | (?<![\w.:$-]) (?: call:(?P<call>[\w.:-]+)\s*(?=\{) | (?P<function>[\w.-]+)\( | (?P<key>[\w.$-]+)\s*[:=]
-    | (?P<constant>True|False|None)\b )""",
-    re.DOTALL | re.VERBOSE,
-)
+    """Whether the beginning of calls, in JSON or like it, ends within a string."""
+    return any(part.lastgroup == "cut" for part in _LIKE_JSON.finditer(text))
 
 
 def _as_json(text: str) -> str:

@@ -119,18 +119,14 @@ class Engine:
                 self._leader.let_sleep()
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._writing or self._stopping)
-                for answer in [each for each in self._waiting if each.cancelled]:  # they would pile up behind others
-                    self._forget(answer)
+                # They would pile up behind others.
+                self._waiting = deque(each for each in self._waiting if not each.cancelled)
             if self._stopping:
                 break
             while self._waiting and self._take(self._waiting[0]):
                 self._waiting.popleft()
             self._advance()
         self._end_where_nobody_waits()
-
-    def _forget(self, answer: Answer) -> None:
-        """Take an answer for which nobody waits any more out of the line."""
-        self._waiting.remove(answer)
 
     def _take(self, answer: Answer) -> bool:
         """Begin an answer; return whether there was room for it."""
@@ -235,13 +231,10 @@ class Engine:
     def _end_where_nobody_waits(self) -> None:
         """End the texts whose clients have gone, or all of them if the server stops."""
         for text, answer in list(self._writing.items()):
-            if answer.cancelled:
-                self._end(text, RequestRefused(503, "the client has gone"))
-            elif self._stopping and answer.tokens:
+            if self._stopping and answer.tokens:
                 answer.deliver(answer.abort())
-                self._end(text)
-            elif self._stopping:
-                self._end(text, RequestRefused(503, STOPPING))
+            if self._stopping or answer.cancelled:
+                self._end(text, None if answer.tokens else RequestRefused(503, STOPPING))
 
     def _end(self, text: Text, error: Exception | None = None, *, broken: bool = False) -> None:
         """End a text, if it goes on, and keep its cache; that of a ``broken`` loop is of no further use."""

@@ -67,8 +67,9 @@ def test_a_tool_call_is_one_and_prose_stays_prose(chatting: Server) -> None:
 
 
 def test_every_character_arrives(chatting: Server) -> None:
-    for written in ("\0", "a\0b", "  two", "Ґанок, ščur, 猫, 👩‍👩‍👧", "\r\n\t\x1b[31m", "\u2028"):
-        assert chat(chatting, written).message.content == written
+    for written in ("", "\0", "a\0b", "  two", "Ґанок, ščur, 猫, 👩‍👩‍👧", "\r\n\t\x1b[31m", "\u2028"):
+        choice = chat(chatting, written)
+        assert (choice.message.content, choice.finish_reason) == (written, "stop")
 
 
 def test_a_stream_can_be_read_line_by_line(chatting: Server) -> None:

@@ -63,7 +63,11 @@ def tokenizer_of(kind: str, **own: Any) -> Any:
     )
 
 
-def added(splitter: Splitter, text: str, size: int, cut: bool) -> Delta:
+def splitter_of(kind: str, tools: Any = TOOLS, *, bare: bool = True, **own: Any) -> Splitter:
+    return Splitter(tokenizer_of(kind, **own), tools, reasoning=True, thinks=False, bare=bare)
+
+
+def added(splitter: Splitter, text: str, size: int = 10**6, cut: bool = False) -> Delta:
     """An answer that comes in pieces of ``size`` characters."""
     whole = Delta()
     for start in range(0, len(text), size):
@@ -73,18 +77,10 @@ def added(splitter: Splitter, text: str, size: int, cut: bool) -> Delta:
     return whole
 
 
-def said(
-    kind: str, text: str, *, size: int = 10**6, cut: bool = False, tools: Any = TOOLS, **options: Any
-) -> tuple[str, Calls]:
+def said(kind: str, text: str, *, size: int = 10**6, cut: bool = False, **options: Any) -> tuple[str, Calls]:
     """The text and the calls of an answer."""
-    whole = added(Splitter(tokenizer_of(kind), tools, reasoning=True, thinks=False, **options), text, size, cut)
+    whole = added(splitter_of(kind, **options), text, size, cut)
     return whole.text, [(call.name, json.loads(call.arguments)) for call in whole.calls]
-
-
-def taken_apart(text: str, size: int, cut: bool = False, *, kind: str = "json_tools", **own: Any) -> Any:
-    """The reasoning, the text and the names of the calls of an answer."""
-    whole = added(Splitter(tokenizer_of(kind, **own), TOOLS, reasoning=True, thinks=False), text, size, cut)
-    return whole.reasoning, whole.text, [call.name for call in whole.calls]
 
 
 def in_gemma(value: Any, quote: str = '<|"|>') -> str:
@@ -371,60 +367,63 @@ HARMONY: dict[str, Any] = {
 }
 THOUGHT = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
 TO_WRITE = 'to=functions.write <|constrain|>json<|message|>{"path": "a"}'
+THINK: dict[str, Any] = {"think_start": "<think>", "think_end": "</think>"}
+MARKED = ("<|open|>response<|sep|>", "<|close|>response<|sep|>")
 
 
 @pytest.mark.parametrize(
-    ("text", "cut", "parts"),
+    ("kind", "own", "text", "cut", "parts"),
     [
-        (f"{THOUGHT}<|channel|>final<|message|>Tak. <a|b>", False, ("Hm.", "Tak. <a|b>", [])),
-        (f"{THOUGHT}<|channel|>final <|constrain|>json<|message|>{{}}", False, ("Hm.", "{}", [])),
-        (f"{THOUGHT}<|channel|>commentary {TO_WRITE}", False, ("Hm.", "", ["write"])),
-        (f"{THOUGHT} {TO_WRITE.replace(' <|constrain|>', '<|channel|>commentary ')}", False, ("Hm.", "", ["write"])),
-        (f"<|channel|>analysis {TO_WRITE}", False, ("", "", ["write"])),
-        (
-            f"<|channel|>commentary<|message|>Najpierw.<|end|><|start|>assistant{THOUGHT}<|channel|>final<|message|>B",
-            False,
-            ("Hm.", "Najpierw.B", []),
+        *(
+            ("json_tools", HARMONY, *row)
+            for row in (
+                (f"{THOUGHT}<|channel|>final<|message|>Tak. <a|b>", False, ("Hm.", "Tak. <a|b>", [])),
+                (f"{THOUGHT}<|channel|>final <|constrain|>json<|message|>{{}}", False, ("Hm.", "{}", [])),
+                (f"{THOUGHT}<|channel|>commentary {TO_WRITE}", False, ("Hm.", "", ["write"])),
+                (
+                    f"{THOUGHT} {TO_WRITE.replace(' <|constrain|>', '<|channel|>commentary ')}",
+                    False,
+                    ("Hm.", "", ["write"]),
+                ),
+                (f"<|channel|>analysis {TO_WRITE}", False, ("", "", ["write"])),
+                (
+                    f"<|channel|>commentary<|message|>A.<|end|><|start|>assistant{THOUGHT}<|channel|>final<|message|>B",
+                    False,
+                    ("Hm.", "A.B", []),
+                ),
+                (f"{THOUGHT}<|channel|>commentary {TO_WRITE[:-1]}", True, ("Hm.", "", [])),
+                (
+                    f"{THOUGHT}<|channel|>commentary {TO_WRITE.replace('write', 'rm')}",
+                    False,
+                    ("Hm.", ' to=functions.rm{"path": "a"}', []),
+                ),
+                ('{"a": 1}', False, ("", '{"a": 1}', [])),
+            )
         ),
-        (f"{THOUGHT}<|channel|>commentary {TO_WRITE[:-1]}", True, ("Hm.", "", [])),
-        (
-            f"{THOUGHT}<|channel|>commentary {TO_WRITE.replace('write', 'rm')}",
-            False,
-            ("Hm.", ' to=functions.rm{"path": "a"}', []),
+        # A call ends reasoning that has no end.
+        *(
+            (kind, THINK, f"<think>{text}", False, parts)
+            for kind in ("json_tools", "qwen3_coder", "glm47")
+            for call in [as_written(kind, [("now", {})])]
+            for text, parts in (
+                (f"Hm. {call}", ("Hm. ", "", ["now"])),
+                (f"Hm. {call}</think>Tak.", (f"Hm. {call}", "Tak.", [])),
+                ("A <tool_call> is text.", ("A <tool_call> is text.", "", [])),
+            )
         ),
-        ('{"a": 1}', False, ("", '{"a": 1}', [])),
+        ("json_tools", THINK, "<think>\n\nHm.</think>\n\nTak.", False, ("Hm.", "Tak.", [])),
+        ("json_tools", {"structural_markers": MARKED}, "Tak.".join(MARKED), False, ("", "Tak.", [])),
     ],
 )
-def test_channels_of_gpt_oss_are_reasoning_text_and_calls(text: str, cut: bool, parts: Any) -> None:
+def test_reasoning_text_and_calls_are_told_apart(kind: str, own: Any, text: str, cut: bool, parts: Any) -> None:
     for size in (1, 6, 10**6):
-        assert taken_apart(text, size, cut, **HARMONY) == parts
-
-
-@pytest.mark.parametrize("kind", ["json_tools", "qwen3_coder", "glm47"])
-def test_a_call_ends_reasoning_that_has_no_end(kind: str) -> None:
-    call = as_written(kind, [("now", {})])
-    think = {"kind": kind, "think_start": "<think>", "think_end": "</think>"}
-    for size in (1, 6, 10**6):
-        assert taken_apart(f"<think>Hm. {call}", size, **think) == ("Hm. ", "", ["now"])
-        closed = f"Hm. {call}</think>Tak."
-        assert taken_apart(f"<think>{closed}", size, **think) == (closed.partition("</think>")[0], "Tak.", [])
-        assert taken_apart("<think>A <tool_call> is text.", size, **think) == ("A <tool_call> is text.", "", [])
-
-
-def test_markers_of_messages_are_no_text_also_where_there_is_no_reasoning() -> None:
-    marked = ("<|open|>response<|sep|>", "<|close|>response<|sep|>")
-    for size in (1, 6, 10**6):
-        assert taken_apart("Tak.".join(marked), size, structural_markers=marked) == ("", "Tak.", [])
+        whole = added(splitter_of(kind, **own), text, size, cut)
+        assert (whole.reasoning, whole.text, [call.name for call in whole.calls]) == parts
 
 
 def test_identifiers_are_those_of_the_model_unless_it_repeats_them() -> None:
     for kind, expected in (("kimi_k2", ["functions.now:0", "functions.write:1"]), ("glm47", [])):
         text = as_written(kind, [("now", {}), ("write", {"path": "a"})])
-        calls = Splitter(tokenizer_of(kind), TOOLS, reasoning=True, thinks=False).add(text, last=True).calls
-        again = (
-            Splitter(tokenizer_of(kind), TOOLS, reasoning=True, thinks=False)
-            .add(text.replace(":1", ":0"), last=True)
-            .calls
-        )
+        calls = added(splitter_of(kind), text).calls
         assert [call.id for call in calls] == expected or (not expected and all(len(call.id) == 9 for call in calls))
-        assert len({call.id for call in again}) == len(again) == 2
+        assert len(added(splitter_of(kind), text.replace(":1", ":0")).calls) == 2

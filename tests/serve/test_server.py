@@ -117,14 +117,6 @@ def test_a_prediction_shortens_an_answer_and_is_counted(
         assert refused.value.code == "context_length_exceeded"
 
 
-def test_an_answer_without_text_is_an_empty_text(chatting: Server) -> None:
-    (end, *_) = chatting.engine.model.ends
-    answer = client(chatting).chat.completions.create(
-        model="demo", messages=MESSAGES, max_tokens=TOKENS, logit_bias={str(end): 1000}
-    )
-    assert (answer.choices[0].finish_reason, answer.choices[0].message.content) == ("stop", "")
-
-
 def test_several_answers_and_several_prompts(server: Server) -> None:
     answer = complete(server, PROMPTS[:2], 8, n=2, temperature=1.5, seed=5)
     assert [choice.index for choice in answer.choices] == [0, 1, 2, 3]

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from spectool.serve.splitter import Splitter
-from spectool.tests.serve.test_call_forms import TOOLS, Calls, said, taken_apart, tokenizer_of
+from spectool.tests.serve.test_call_forms import Calls, said, splitter_of
 
 CALL = '<tool_call>{"name": "now", "arguments": {}}</tool_call>'
 NOW: Calls = [("now", {})]
@@ -161,7 +160,7 @@ def test_text_that_is_much_like_calls_takes_no_time(kind: str, text: str) -> Non
 def test_text_that_cannot_be_a_call_is_not_held_back() -> None:
     held = ("{", ' {"na', '{"name": "wr', "```js", "``` {")
     for text in (*held, '{"age', '{"name": "wo', "```python"):
-        splitter = Splitter(tokenizer_of("json_tools"), TOOLS, reasoning=True, thinks=False)
+        splitter = splitter_of("json_tools")
         assert splitter.add(text).text == ("" if text in held else text)
     assert splitter.add('<tool_call>{"name": now}</tool_call> Tak').text == '<tool_call>{"name": now}</tool_call> Tak'
 
@@ -179,9 +178,3 @@ def test_text_that_cannot_be_a_call_is_not_held_back() -> None:
 def test_a_call_that_is_cut_is_no_text(text: str, kept: str) -> None:
     assert said("json_tools", text, cut=True) == (kept, NOW * text.count(CALL))
     assert (said("json_tools", text)[0] == kept) == (text == kept)  # what the model ends there is text
-
-
-@pytest.mark.parametrize("size", [1, 1000])
-def test_line_ends_after_markers_of_reasoning_are_left_out_however_they_come(size: int) -> None:
-    marked = {"think_start": "<think>", "think_end": "</think>"}
-    assert taken_apart("<think>\n\nHm.</think>\n\nTak.", size, **marked) == ("Hm.", "Tak.", [])
