@@ -218,6 +218,7 @@ _K3_NAME = r'<\|open\|>{}\b[^<>]{{0,80}}?\b{}="([^"<>]+)"{}[^<>]{{0,80}}<\|sep\|
 _K3_END = r"<\|close\|>{}<\|sep\|>".format
 _K3_ARGUMENT = _K3_NAME("argument", "key", r'(?:[^<>]{0,80}?\btype="(\w+)")?')
 _K3_TAGS = (rf"(?:{_K3_ARGUMENT}|<\|open\|>json\b[^<>]*<\|sep\|>)", _K3_END("(?:argument|json)"))
+_K3: Any = {"call": _K3_NAME("call", "tool", ""), "call_end": _K3_END("call"), "tags": _K3_TAGS}
 _K2 = r"(?:<\|tool_call_begin\|>)?\s*(?P<id>(?:functions\.)?(?P<name>[^\s<>:]+):\d+)\s*<\|tool_call_argument_begin\|>"
 _K2_SECTION = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>")
 _K2_END = r"\s*(?:<\|tool_call_end\|>)?"
@@ -256,14 +257,7 @@ FORMS: dict[str, tuple[Form, ...]] = {
     "minimax_m2": _invoked("minimax:tool_call"),
     "muse_spark": _invoked("atem:function_calls", "atem:"),
     "minicpm5": (Form(*_CPM_START, '"{}">', "'{}'>", "{}>", **_CPM),),
-    "kimi_k3": (
-        Form(
-            *("<|open|>tools<|sep|>", "<|close|>tools<|sep|>", "<|open|>call"),
-            call=_K3_NAME("call", "tool", ""),
-            call_end=_K3_END("call"),
-            tags=_K3_TAGS,
-        ),
-    ),
+    "kimi_k3": (Form("<|open|>tools<|sep|>", "<|close|>tools<|sep|>", "<|open|>call", **_K3),),
     "qwen3_coder": (
         Form("<tool_call>", "</tool_call>", "<function={}>", call=r"<function=([^<>\n]+)>", **_QWEN),
         # Qwen leaves out the start at times.

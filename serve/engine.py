@@ -150,16 +150,10 @@ class Engine:
         return room or len(together) == 1 or options.batch is not None
 
     def _new_loop(self) -> None:
-        rows = self._options.batch or _MOST_ROWS
-        if self.model.drafter is not None and self.model.drafter.fork() is None:
+        model, stream, rows = self.model, mx.default_stream(mx.default_device()), self._options.batch or _MOST_ROWS
+        if model.drafter is not None and model.drafter.fork() is None:
             rows = 1  # it follows one text only
-        self._loop = Loop(
-            self.model.model,
-            rows,
-            self.model.policy,
-            stream=mx.default_stream(mx.default_device()),
-            reading_passes=_READING_PASSES,
-        )
+        self._loop = Loop(model.model, rows, model.policy, stream=stream, reading_passes=_READING_PASSES)
 
     def _begin(self, answer: Answer) -> None:
         model, prompt, length = self.model, answer.prompt.tokens, answer.request.num_draft_tokens

@@ -83,12 +83,9 @@ def test_a_stream_can_be_read_line_by_line(chatting: Server) -> None:
     assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks) == written
 
 
-def test_the_first_space_of_a_continuation_is_there(server: Server) -> None:
+def test_the_first_space_of_a_continuation_is_there(server: Server, chatting: Server) -> None:
     assert complete(server, PROMPTS[0]).choices[0].text.startswith(" ")
     assert not complete(server, "", 4).choices[0].text.startswith(" ")
-
-
-def test_the_first_space_of_a_message_is_there_where_the_answer_continues_one(chatting: Server) -> None:
     begun = [{"role": "user", "content": "Stolica?"}, {"role": "assistant", "content": "Stolicą jest"}]
     assert chat(chatting, "Warszawa", messages=begun).message.content == " Warszawa"
     assert chat(chatting, "Warszawa", messages=begun[:1]).message.content == "Warszawa"

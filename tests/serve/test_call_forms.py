@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from functools import partial
 from importlib import import_module
 from pkgutil import iter_modules
 from types import SimpleNamespace
@@ -93,30 +94,35 @@ def in_gemma(value: Any, quote: str = '<|"|>') -> str:
     return json.dumps(value)
 
 
+def drawing() -> random.Random:
+    """Draws by a seed that pytest shows where a test fails."""
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    return random.Random(seed)
+
+
 def in_python(arguments: dict[str, Any]) -> str:
     return ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
 
 
-# By the kind: what stands before all calls, a call (name, arguments and number), an argument, what stands after all.
-TAGS = {
+# By the kind: a call (name, arguments and number), an argument, and what stands before and after all calls.
+TAGS: dict[str, Any] = {
     "qwen3_coder": (
-        "",
         "<tool_call>\n<function={0}>\n{1}</function>\n</tool_call>\n",
         "<parameter={0}>\n{1}\n</parameter>\n",
-        "",
     ),
-    "glm47": ("", "<tool_call>{0}\n{1}</tool_call>\n", "<arg_key>{0}</arg_key>\n<arg_value>{1}</arg_value>\n", ""),
+    "glm47": ("<tool_call>{0}\n{1}</tool_call>\n", "<arg_key>{0}</arg_key>\n<arg_value>{1}</arg_value>\n"),
     "minimax_m2": (
-        "<minimax:tool_call>\n",
         '<invoke name="{0}">\n{1}</invoke>\n',
         '<parameter name="{0}">{1}</parameter>\n',
+        "<minimax:tool_call>\n",
         "</minimax:tool_call>",
     ),
-    "minicpm5": ("", '<function name="{0}">{1}</function>', '<param name="{0}">{1}</param>', ""),
+    "minicpm5": ('<function name="{0}">{1}</function>', '<param name="{0}">{1}</param>'),
     "kimi_k3": (
-        "<|open|>tools<|sep|>",
         '<|open|>call tool="{0}" index="{2}"<|sep|>{1}<|close|>call<|sep|>',
         '<|open|>argument key="{0}"<|sep|>{1}<|close|>argument<|sep|>',
+        "<|open|>tools<|sep|>",
         "<|close|>tools<|sep|>",
     ),
 }
@@ -129,28 +135,23 @@ TAGS["muse_spark"] = tuple(
     for part in TAGS["minimax_m2"]
 )
 CALLS: dict[str, Any] = {
-    "json_tools": ("", '<tool_call>\n{{"name": "{0}", "arguments": {1}}}\n</tool_call>\n', json.dumps, ""),
-    "mistral": ("", "[TOOL_CALLS]{0}[ARGS]{1}", json.dumps, ""),
+    "json_tools": ('<tool_call>\n{{"name": "{0}", "arguments": {1}}}\n</tool_call>\n', json.dumps),
+    "mistral": ("[TOOL_CALLS]{0}[ARGS]{1}", json.dumps),
     "kimi_k2": (
-        "<|tool_calls_section_begin|>",
         "<|tool_call_begin|>functions.{0}:{2}<|tool_call_argument_begin|>{1}<|tool_call_end|>",
         json.dumps,
+        "<|tool_calls_section_begin|>",
         "<|tool_calls_section_end|>",
     ),
-    "pythonic": ("<|tool_call_start|>[", "{0}({1}), ", in_python, "]<|tool_call_end|>"),
-    "gemma4": ("", "<|tool_call>call:{0}{1}<tool_call|>", in_gemma, ""),
-    "function_gemma": (
-        "",
-        "<start_function_call>call:{0}{1}<end_function_call>",
-        lambda arguments: in_gemma(arguments, "<escape>"),
-        "",
-    ),
+    "pythonic": ("{0}({1}), ", in_python, "<|tool_call_start|>[", "]<|tool_call_end|>"),
+    "gemma4": ("<|tool_call>call:{0}{1}<tool_call|>", in_gemma),
+    "function_gemma": ("<start_function_call>call:{0}{1}<end_function_call>", partial(in_gemma, quote="<escape>")),
 }
 
 
 def as_written(kind: str, calls: Calls) -> str:
     """Calls as a model of this kind writes them."""
-    before, call, argument, after = (TAGS | CALLS)[kind]
+    call, argument, before, after = (*(TAGS | CALLS)[kind], "", "")[:4]
     text = ""
     for number, (name, given) in enumerate(calls):
         values = {key: each if isinstance(each, str) else json.dumps(each) for key, each in given.items()}
@@ -221,6 +222,8 @@ QWEN = "<tool_call>\n<function=write>\n{}\n</function>\n</tool_call>"
 PARAMETER = "<parameter={}>\n{}\n</parameter>".format
 K3_JSON = '<|open|>json type="object"<|sep|>{}<|close|>json<|sep|>'
 K3_JSON = as_written("kimi_k3", [("write", {})]).replace("<|close|>call", f"{K3_JSON}<|close|>call")
+CPM, A = '<function name="write"><param name="path">{}</param></function>', {"path": "/a"}
+NOW: Calls = [("now", {})]
 WRITE = '<|tool_call_start|>[write(path="/a", content={})]<|tool_call_end|>'.format
 
 
@@ -229,46 +232,30 @@ WRITE = '<|tool_call_start|>[write(path="/a", content={})]<|tool_call_end|>'.for
     [
         # Several calls in one block.
         ("qwen3_coder", QWEN.format("</function>\n<function=now>"), [("write", {}), ("now", {})]),
-        ("json_tools", '<tool_call>{"name": "now"}\n{"name": "now"}</tool_call>', [("now", {}), ("now", {})]),
-        ("function_gemma", "<start_function_call>call:now{}call:now{}<end_function_call>", [("now", {}), ("now", {})]),
+        ("json_tools", '<tool_call>{"name": "now"}\n{"name": "now"}</tool_call>', NOW * 2),
+        ("function_gemma", "<start_function_call>call:now{}call:now{}<end_function_call>", NOW * 2),
         ("kimi_k2", as_written("kimi_k2", RIGHT).replace("}<|tool_call_end|>", "<|tool_call_end|>", 1), []),
         ("kimi_k3", as_written("kimi_k3", RIGHT).replace("<|close|>call<|sep|>", "", 1), []),
-        ("kimi_k3", K3_JSON.format('{"path": "a", "content": 5}'), [("write", {"path": "a", "content": 5})]),
+        ("kimi_k3", K3_JSON.format('{"path": "a", "content": 5}'), {"path": "a", "content": 5}),
         ("kimi_k3", K3_JSON.format("[]"), []),
         # Without the start, with text after it, with identifiers, dots and names of others.
-        ("qwen3_coder", QWEN.format(PARAMETER("path", "a")).removeprefix("<tool_call>\n"), [("write", {"path": "a"})]),
-        ("mistral", "[TOOL_CALLS]now[CALL_ID]abcdefghi[ARGS]{}", [("now", {})]),
+        ("qwen3_coder", QWEN.format(PARAMETER("path", "a")).removeprefix("<tool_call>\n"), {"path": "a"}),
+        ("mistral", "[TOOL_CALLS]now[CALL_ID]abcdefghi[ARGS]{}", NOW),
         ("mistral", '[TOOL_CALLS]mcp.files.list [ARGS] {"path": "a"}', [("mcp.files.list", {"path": "a"})]),
-        ("mistral", '[TOOL_CALLS][{"name": "now", "arguments": {}}, {"name": "now"}]', [("now", {}), ("now", {})]),
-        ("gemma4", "<|tool_call>call:google:mcp:files:now{}<tool_call|>", [("now", {})]),
-        (
-            "gemma4",
-            "<|tool_call>call:write{path: 'it\\'s, {a}', content: \"b\"}<tool_call|>",
-            [("write", {"path": "it's, {a}", "content": "b"})],
-        ),
-        (
-            "function_gemma",
-            "<start_function_call>call:typed{nested:{b:{c:1}},large:2}<end_function_call>",
-            [("typed", {"nested": {"b": {"c": 1}}, "large": 2})],
-        ),
-        (
-            "minicpm5",
-            '<function name="write"><param name="path"><![CDATA[a</param>\n]]></param></function>',
-            [("write", {"path": "a</param>\n"})],
-        ),
-        ("glm47", '<tool_call>{"name": "now"}</tool_call>', [("now", {})]),
+        ("mistral", '[TOOL_CALLS][{"name": "now", "arguments": {}}, {"name": "now"}]', NOW * 2),
+        ("gemma4", "<|tool_call>call:google:mcp:files:now{}<tool_call|>", NOW),
+        ("gemma4", "<|tool_call>call:write{a: 'it\\'s, {a}', b: \"c\"}<tool_call|>", {"a": "it's, {a}", "b": "c"}),
+        ("function_gemma", "<start_function_call>call:write{a:{b:{c:1}}}<end_function_call>", {"a": {"b": {"c": 1}}}),
+        ("minicpm5", CPM.format("<![CDATA[a</param>\n]]>"), {"path": "a</param>\n"}),
+        ("glm47", '<tool_call>{"name": "now"}</tool_call>', NOW),
         # Python.
-        ("pythonic", WRITE("'it\\'s one, two\nthree'"), [("write", {"path": "/a", "content": "it's one, two\nthree"})]),
-        ("pythonic", WRITE("'say \"a\"'"), [("write", {"path": "/a", "content": 'say "a"'})]),
+        ("pythonic", WRITE("'it\\'s one, two\nthree'"), {**A, "content": "it's one, two\nthree"}),
+        ("pythonic", WRITE("'say \"a\"'"), {**A, "content": 'say "a"'}),
         ("pythonic", WRITE("'a\\\nb'"), []),
         ("pythonic", WRITE("r'a'"), []),
         ("pythonic", WRITE("'a' 'b'"), []),
         ("pythonic", "<|tool_call_start|>[write('/a', 'x')]<|tool_call_end|>", []),
-        (
-            "pythonic",
-            "<|tool_call_start|>[typed(flag=True, optional=None, items=[1, {'a': 'b'}])]<|tool_call_end|>",
-            [("typed", {"flag": True, "optional": None, "items": [1, {"a": "b"}]})],
-        ),
+        ("pythonic", WRITE("True, b=None, c=[1, {'a': 'b'}]"), {**A, "content": True, "b": None, "c": [1, {"a": "b"}]}),
         # What could be more than one call, or none.
         ("glm47", "<tool_call>write about Paris</tool_call>", []),
         ("glm47", "<tool_call>write<arg_key>path</arg_key><arg_value>a</arg_value>", []),
@@ -279,7 +266,9 @@ WRITE = '<|tool_call_start|>[write(path="/a", content={})]<|tool_call_end|>'.for
         ("json_tools", '<tool_call>{"name": "write", "arguments": {"path": "a", "path": "b"}}</tool_call>', []),
     ],
 )
-def test_odd_calls_are_read_as_they_are_or_stay_text(kind: str, text: str, calls: Calls) -> None:
+def test_odd_calls_are_read_as_they_are_or_stay_text(kind: str, text: str, calls: Any) -> None:
+    """``calls`` may be the arguments of one that writes."""
+    calls = [("write", calls)] if isinstance(calls, dict) else calls
     for size in (1, 5, 10**6):
         assert said(kind, text, size=size) == ("" if calls else text, calls)
 
@@ -313,9 +302,7 @@ def test_a_value_has_a_type_of_the_schema_or_the_call_is_text(name: str) -> None
 @pytest.mark.parametrize("kind", KINDS)
 def test_files_about_calls_arrive_as_they_are(kind: str) -> None:
     """Closing tags in a string, alone and all of them, are read as what they are, and so is a whole call."""
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    rng = random.Random(seed)
+    rng = drawing()
     example = as_written(kind, [("typed", {"text": "x"})])
     tags = re.findall(r"<[^<>]*>|\[\w+\]", example) if kind in TAGS else [FORMS[kind][0].start, FORMS[kind][0].end]
     closing = [tag for tag in tags if "</" in tag or "|close" in tag or tag == FORMS[kind][0].end]
@@ -348,9 +335,7 @@ def test_files_about_calls_arrive_as_they_are(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_lost_of_any_text(kind: str) -> None:
     """Whatever is written, cut into any pieces, text and calls are the same, and without calls the text is whole."""
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    rng = random.Random(seed)
+    rng = drawing()
     one, two = as_written(kind, RIGHT[1:2]), as_written(kind, [("write", {"path": "a", "content": "b"}), ("now", {})])
     pieces = [*re.findall(r"<[^<>]*>|\[\w+\]|\w+|[^\w\s]|\s+", two), one, two, "<", "x", "now", '{"name": "now"}', "{"]
     for _ in range(60):
@@ -358,67 +343,6 @@ def test_nothing_is_lost_of_any_text(kind: str) -> None:
         whole = said(kind, text, cut=cut)
         assert said(kind, text, size=rng.randint(1, 9), cut=cut) == whole, text
         assert cut or whole[1] or whole[0] == text, text
-
-
-HARMONY: dict[str, Any] = {
-    "tool_parser": None,
-    "tool_call_start": None,
-    "chat_template": "<|channel|>analysis<|message|>",
-}
-THOUGHT = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
-TO_WRITE = 'to=functions.write <|constrain|>json<|message|>{"path": "a"}'
-THINK: dict[str, Any] = {"think_start": "<think>", "think_end": "</think>"}
-MARKED = ("<|open|>response<|sep|>", "<|close|>response<|sep|>")
-
-
-@pytest.mark.parametrize(
-    ("kind", "own", "text", "cut", "parts"),
-    [
-        *(
-            ("json_tools", HARMONY, *row)
-            for row in (
-                (f"{THOUGHT}<|channel|>final<|message|>Tak. <a|b>", False, ("Hm.", "Tak. <a|b>", [])),
-                (f"{THOUGHT}<|channel|>final <|constrain|>json<|message|>{{}}", False, ("Hm.", "{}", [])),
-                (f"{THOUGHT}<|channel|>commentary {TO_WRITE}", False, ("Hm.", "", ["write"])),
-                (
-                    f"{THOUGHT} {TO_WRITE.replace(' <|constrain|>', '<|channel|>commentary ')}",
-                    False,
-                    ("Hm.", "", ["write"]),
-                ),
-                (f"<|channel|>analysis {TO_WRITE}", False, ("", "", ["write"])),
-                (
-                    f"<|channel|>commentary<|message|>A.<|end|><|start|>assistant{THOUGHT}<|channel|>final<|message|>B",
-                    False,
-                    ("Hm.", "A.B", []),
-                ),
-                (f"{THOUGHT}<|channel|>commentary {TO_WRITE[:-1]}", True, ("Hm.", "", [])),
-                (
-                    f"{THOUGHT}<|channel|>commentary {TO_WRITE.replace('write', 'rm')}",
-                    False,
-                    ("Hm.", ' to=functions.rm{"path": "a"}', []),
-                ),
-                ('{"a": 1}', False, ("", '{"a": 1}', [])),
-            )
-        ),
-        # A call ends reasoning that has no end.
-        *(
-            (kind, THINK, f"<think>{text}", False, parts)
-            for kind in ("json_tools", "qwen3_coder", "glm47")
-            for call in [as_written(kind, [("now", {})])]
-            for text, parts in (
-                (f"Hm. {call}", ("Hm. ", "", ["now"])),
-                (f"Hm. {call}</think>Tak.", (f"Hm. {call}", "Tak.", [])),
-                ("A <tool_call> is text.", ("A <tool_call> is text.", "", [])),
-            )
-        ),
-        ("json_tools", THINK, "<think>\n\nHm.</think>\n\nTak.", False, ("Hm.", "Tak.", [])),
-        ("json_tools", {"structural_markers": MARKED}, "Tak.".join(MARKED), False, ("", "Tak.", [])),
-    ],
-)
-def test_reasoning_text_and_calls_are_told_apart(kind: str, own: Any, text: str, cut: bool, parts: Any) -> None:
-    for size in (1, 6, 10**6):
-        whole = added(splitter_of(kind, **own), text, size, cut)
-        assert (whole.reasoning, whole.text, [call.name for call in whole.calls]) == parts
 
 
 def test_identifiers_are_those_of_the_model_unless_it_repeats_them() -> None:

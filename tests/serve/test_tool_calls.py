@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from spectool.tests.serve.test_call_forms import Calls, said, splitter_of
+from spectool.tests.serve.test_call_forms import NOW, Calls, added, as_written, said, splitter_of
 
 CALL = '<tool_call>{"name": "now", "arguments": {}}</tool_call>'
-NOW: Calls = [("now", {})]
 SAID = {"said": 'the parser ends at "</tool_call>" \\ and </tool_call>'}
 
 
@@ -178,3 +177,51 @@ def test_text_that_cannot_be_a_call_is_not_held_back() -> None:
 def test_a_call_that_is_cut_is_no_text(text: str, kept: str) -> None:
     assert said("json_tools", text, cut=True) == (kept, NOW * text.count(CALL))
     assert (said("json_tools", text)[0] == kept) == (text == kept)  # what the model ends there is text
+
+
+HARMONY: dict[str, Any] = {"tool_parser": None, "tool_call_start": None, "chat_template": "<|channel|>analysis"}
+THOUGHT = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
+COMMENTARY, FINAL = "<|channel|>commentary", "<|channel|>final"
+WRITE = 'to=functions.write <|constrain|>json<|message|>{"path": "a"}'
+THINK = {"think_start": "<think>", "think_end": "</think>"}
+MARKED = ("<|open|>response<|sep|>", "<|close|>response<|sep|>")
+
+
+@pytest.mark.parametrize(
+    ("kind", "own", "text", "parts"),
+    [
+        *(
+            ("json_tools", HARMONY, *row)
+            for row in (
+                (f"{THOUGHT}{FINAL}<|message|>Tak. <a|b>", ("Hm.", "Tak. <a|b>", [])),
+                (f"{THOUGHT}{FINAL} <|constrain|>json<|message|>{{}}", ("Hm.", "{}", [])),
+                (f"{THOUGHT}{COMMENTARY} {WRITE}", ("Hm.", "", ["write"])),
+                (f"{THOUGHT} {WRITE.replace('<|constrain|>', COMMENTARY)}", ("Hm.", "", ["write"])),
+                (f"<|channel|>analysis {WRITE}", ("", "", ["write"])),
+                (f"{COMMENTARY}<|message|>A.<|end|><|start|>assistant{THOUGHT}{FINAL}<|message|>B", ("Hm.", "A.B", [])),
+                (f"{THOUGHT}{COMMENTARY} {WRITE.replace('write', 'r')}", ("Hm.", ' to=functions.r{"path": "a"}', [])),
+                ('{"a": 1}', ("", '{"a": 1}', [])),
+            )
+        ),
+        # A call ends reasoning that has no end.
+        *(
+            (kind, THINK, f"<think>{text}", parts)
+            for kind in ("json_tools", "qwen3_coder", "glm47")
+            for call in [as_written(kind, NOW)]
+            for text, parts in (
+                (f"Hm. {call}", ("Hm. ", "", ["now"])),
+                (f"Hm. {call}</think>Tak.", (f"Hm. {call}", "Tak.", [])),
+                ("A <tool_call> is text.", ("A <tool_call> is text.", "", [])),
+            )
+        ),
+        ("json_tools", THINK, "<think>\n\nHm.</think>\n\nTak.", ("Hm.", "Tak.", [])),
+        ("json_tools", {"structural_markers": MARKED}, "Tak.".join(MARKED), ("", "Tak.", [])),
+    ],
+)
+def test_reasoning_text_and_calls_are_told_apart(kind: str, own: Any, text: str, parts: Any) -> None:
+    for size in (1, 6, 10**6):
+        whole = added(splitter_of(kind, **own), text, size)
+        assert (whole.reasoning, whole.text, [call.name for call in whole.calls]) == parts
+        if text.endswith(WRITE):
+            whole = added(splitter_of(kind, **own), text[:-1], size, cut=True)
+            assert not whole.text.strip() and not whole.calls
