@@ -74,7 +74,7 @@ class Answer:
         self.max_tokens = self.limit(model, options)
         # Where the last message is the assistant's, the answer continues it.
         is_own = prompt.empty if chat is None else chat.messages[-1].role != "assistant"
-        thinks: dict[str, bool] = {"reasoning": chat is not None, "thinks": prompt.thinks}
+        thinks: dict[str, Any] = {"reasoning": chat is not None, "thinks": prompt.thinks}
         ends: dict[str, Any] = {"stop_tokens": model.ends, "max_tokens": self.max_tokens}
         own_text = is_own and not request.constrained
         self._text = AnswerText(model.tokenizer, request.stop, own_text=own_text, **ends, **thinks)

@@ -13,7 +13,7 @@ from spectool.serve.deltas import Call, Delta
 from spectool.serve.tool_calls import CallReader
 
 _ANALYSIS = ("<|channel|>analysis", "<|end|>")  # around reasoning in a channel, and what stands between messages
-_BETWEEN = ("<|start|>assistant", "<|message|>", "<|end|>", "<|call|>")
+_BETWEEN: tuple[str, ...] = ("<|start|>assistant", "<|message|>", "<|end|>", "<|call|>")
 _BETWEEN += ("<|channel|>commentary", "<|channel|>final", " <|constrain|>json")
 
 

@@ -66,15 +66,15 @@ class CallReader:
         not set, None instead of a text says that more is needed; the end may be where the answer was ``cut``.
         """
         while (place := text.find(form.mark, tried)) >= 0:
-            after = place + len(form.mark)
+            after, end = place + len(form.mark), place + form.skipped
             certain = self.begins(form, text[after:]) if form.verbatim else True
             if certain is None:
                 break
-            calls, rest = self._whole(form, text[: place + form.skipped]) if certain else ([], "")
+            calls, rest = self._whole(form, text[:end]) if certain else ([], "")
             if calls:
-                return "", self._identified(calls), rest + text[place + form.skipped :], after
+                return "", self._identified(calls), rest + text[end:], after
             if not form.verbatim and not in_string(text[:place]):
-                return form.start + text[: place + form.skipped], [], text[place + form.skipped :], after
+                return form.start + text[:end], [], text[end:], after
             tried = after
         if not last:
             return None, [], text, tried

@@ -94,13 +94,6 @@ def in_gemma(value: Any, quote: str = '<|"|>') -> str:
     return json.dumps(value)
 
 
-def drawing() -> random.Random:
-    """Draws by a seed that pytest shows where a test fails."""
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    return random.Random(seed)
-
-
 def in_python(arguments: dict[str, Any]) -> str:
     return ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
 
@@ -302,7 +295,9 @@ def test_a_value_has_a_type_of_the_schema_or_the_call_is_text(name: str) -> None
 @pytest.mark.parametrize("kind", KINDS)
 def test_files_about_calls_arrive_as_they_are(kind: str) -> None:
     """Closing tags in a string, alone and all of them, are read as what they are, and so is a whole call."""
-    rng = drawing()
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
     example = as_written(kind, [("typed", {"text": "x"})])
     tags = re.findall(r"<[^<>]*>|\[\w+\]", example) if kind in TAGS else [FORMS[kind][0].start, FORMS[kind][0].end]
     closing = [tag for tag in tags if "</" in tag or "|close" in tag or tag == FORMS[kind][0].end]
@@ -335,7 +330,9 @@ def test_files_about_calls_arrive_as_they_are(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_lost_of_any_text(kind: str) -> None:
     """Whatever is written, cut into any pieces, text and calls are the same, and without calls the text is whole."""
-    rng = drawing()
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
     one, two = as_written(kind, RIGHT[1:2]), as_written(kind, [("write", {"path": "a", "content": "b"}), ("now", {})])
     pieces = [*re.findall(r"<[^<>]*>|\[\w+\]|\w+|[^\w\s]|\s+", two), one, two, "<", "x", "now", '{"name": "now"}', "{"]
     for _ in range(60):

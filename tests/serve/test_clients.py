@@ -242,9 +242,7 @@ def test_a_connection_is_used_again_also_after_a_refusal(server: Server) -> None
 # What fails inside the engine: every client gets an answer, and the server goes on or ends.
 
 
-def broken(owner: Any, name: str) -> Any:
-    """Let a method raise, until the context ends."""
-    return patch.object(owner, name, side_effect=RuntimeError("no memory left"))
+FAILS = {"side_effect": RuntimeError("no memory left")}
 
 
 def outcome(answer: Future[Any]) -> str:
@@ -257,7 +255,7 @@ def outcome(answer: Future[Any]) -> str:
 def test_a_cache_that_cannot_be_taken_back_harms_nobody_else(server: Server) -> None:
     expected = alone(PROMPTS[0])
     with ThreadPoolExecutor(4) as pool:
-        with broken(Loop, "remove"):
+        with patch.object(Loop, "remove", **FAILS):
             ended = pool.submit(complete, server, PROMPTS[0])
             assert outcome(ended) == expected, "the text was there already"
             several = pool.submit(complete, server, PROMPTS, n=2)
@@ -276,7 +274,7 @@ def test_an_engine_that_fails_ends_the_server_and_everybody_is_told() -> None:
         ended = pool.submit(server.answer)
         asked = [pool.submit(complete, server, PROMPTS[0], 200) for _ in range(3)]
         eventually(server, "running", 3)
-        with broken(Engine, "_advance"):
+        with patch.object(Engine, "_advance", **FAILS):
             assert all("the server has failed: no memory left" in outcome(each) for each in asked)
         with pytest.raises(SpectoolError, match="its engine failed: no memory left"):
             ended.result(timeout=30)

@@ -3,7 +3,7 @@
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -147,17 +147,6 @@ def test_several_answers_read_their_prompt_once(make_drafter: Callable[[Any], Dr
             assert answer.usage.prompt_tokens_details is None, "without keys, nobody is told what is cached"
 
 
-class Recording(Fixed):
-    """A drafter without guesses that notes the prompts it is told."""
-
-    def __init__(self) -> None:
-        super().__init__([], "recording")
-        self.prompts: list[list[int]] = []
-
-    def start(self, prompt: Sequence[int]) -> None:
-        self.prompts.append(list(prompt))
-
-
 def test_answers_that_have_ended_hold_no_caches(server: Server) -> None:
     with patch.object(server.engine, "submit", wraps=server.engine.submit) as submitted:
         complete(server, [PROMPTS[0], PROMPTS[1]], 4, n=2)
@@ -167,8 +156,11 @@ def test_answers_that_have_ended_hold_no_caches(server: Server) -> None:
 
 
 def test_the_next_turn_finds_its_prompt_cached_and_the_drafter_sees_all_of_it() -> None:
-    recording = Recording()
-    with serving(lambda tokenizer: recording, api_keys=("one", "two")) as running, serving(without_drafter) as fresh:
+    with (
+        patch.object(Fixed, "start") as started,
+        serving(lambda tokenizer: Fixed([]), api_keys=("one", "two")) as running,
+        serving(without_drafter) as fresh,
+    ):
 
         def ask(prompt: str, key: str) -> Any:
             return client(running, key).completions.create(
@@ -182,7 +174,7 @@ def test_the_next_turn_finds_its_prompt_cached_and_the_drafter_sees_all_of_it() 
             answer = ask(prompt, "one")
             expected = complete(fresh, prompt, extra_body={"repetition_penalty": 1.3})
             assert answer.choices[0].text == expected.choices[0].text
-            assert recording.prompts[-1] == tokenizer.encode(prompt)
+            assert list(started.call_args.args[0]) == tokenizer.encode(prompt)
             assert answer.usage is not None and answer.usage.prompt_tokens_details is not None
             cached = answer.usage.prompt_tokens_details.cached_tokens or 0
             assert len(tokenizer.encode(PROMPTS[0])) - 2 <= cached < answer.usage.prompt_tokens

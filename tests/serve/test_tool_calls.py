@@ -12,13 +12,11 @@ CALL = '<tool_call>{"name": "now", "arguments": {}}</tool_call>'
 SAID = {"said": 'the parser ends at "</tool_call>" \\ and </tool_call>'}
 
 
+marked = "<tool_call>{}</tool_call>".format
+
+
 def call(arguments: Any, name: str = "now") -> str:
-    written = {"name": name, "arguments": arguments}
-    return f"<tool_call>{json.dumps(written, ensure_ascii=False)}</tool_call>"
-
-
-def marked(body: str) -> str:
-    return f"<tool_call>{body}</tool_call>"
+    return marked(json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False))
 
 
 @pytest.mark.parametrize("size", [1, 5, 1000])
