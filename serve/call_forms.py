@@ -157,7 +157,7 @@ def _kinds(schema: Any, root: Mapping[str, Any], seen: set[int]) -> set[str]:
     if said and id(said) in seen:
         return set()
     seen.add(id(said))
-    values = [*said.get("enum", ()), *(said[name] for name in ("const",) if name in said)]
+    values = said.get("enum") or ([said["const"]] if "const" in said else [])
     given = said.get("type") or [_KINDS[type(value)] for value in values]
     kinds = {given} if isinstance(given, str) else set(given)
     choices = [each for name in ("anyOf", "oneOf", "allOf") for each in said.get(name, ())]
