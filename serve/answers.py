@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import mlx.core as mx
 
@@ -74,22 +74,11 @@ class Answer:
         self.max_tokens = self.limit(model, options)
         # Where the last message is the assistant's, the answer continues it.
         is_own = prompt.empty if chat is None else chat.messages[-1].role != "assistant"
-        self._text = AnswerText(
-            model.tokenizer,
-            [request.stop] if isinstance(request.stop, str) else request.stop,
-            stop_tokens=model.ends,
-            max_tokens=self.max_tokens,
-            own_text=is_own and not request.constrained,
-            reasoning=chat is not None,
-            thinks=prompt.thinks,
-        )
-        self._splitter = Splitter(
-            model.tokenizer,
-            request.offered,
-            reasoning=chat is not None,
-            thinks=prompt.thinks,
-            bare=not request.constrained,
-        )
+        thinks: dict[str, Any] = {"reasoning": chat is not None, "thinks": prompt.thinks}
+        ends: dict[str, Any] = {"stop_tokens": model.ends, "max_tokens": self.max_tokens}
+        own_text = is_own and not request.constrained
+        self._text = AnswerText(model.tokenizer, request.stop, own_text=own_text, **ends, **thinks)
+        self._splitter = Splitter(model.tokenizer, request.offered, bare=not request.constrained, **thinks)
         self._waiting: list[TokenLogprobs] = []  # until their text is let through
         self._called = False
         self._one_call = chat is not None and not chat.parallel_tool_calls
@@ -97,9 +86,8 @@ class Answer:
         biases = {int(token): bias for token, bias in request.logit_bias.items()}
         penalties = _IN_ALL_OF_AN_ANSWER | options.settings(PENALTIES, request.asked)
         return GenerationSettings(
+            **ends,
             prediction=self.prediction,
-            max_tokens=self.max_tokens,
-            stop_tokens=model.ends,
             sampler=sampling if sampling.temp > 0 else None,  # None takes the best tokens of all positions at once
             logits_processors=make_logits_processors(biases, skip=len(prompt.tokens), **penalties),
             grammar=prompt.grammar,

@@ -1,15 +1,15 @@
 """The forms in which models write calls of tools, in one table, and how each is read.
 
-A call is read with all of its arguments, as they were written: strings with all their spaces, numbers with all their
-digits, and values of the types that the tool's schema allows. What cannot be read in that way is left over.
+A call is read with all of its arguments, as they were written: strings with all their spaces, whole numbers with all
+their digits, and values of the types that the tool's schema allows. What cannot be read in that way is left over. No
+pattern takes more than linear time for a text, because a model can be told to write whatever is dear.
 """
 
 import json
 import re
 from collections.abc import Callable, Mapping
-from functools import reduce
-from operator import getitem
 from typing import Any
+from urllib.parse import unquote
 
 from spectool.runtime.chat_template import has_channels
 from spectool.runtime.mlx_lm_compat import form_of_calls
@@ -33,7 +33,7 @@ Written = tuple[str, Any, str | None]
 """A call as it was written: its name, its arguments and its identifier."""
 _BESIDE_ARGUMENTS = {"name", "arguments", "parameters", "id", "type"}  # in the JSON of a call
 _NOTHING = re.compile("")
-_OBJECTS = re.compile(r"\s*\[?\s*\{")  # calls in JSON, perhaps in a list
+_OBJECTS = re.compile(r"\s*(?:\[\s*)?\{")  # calls in JSON, perhaps in a list
 
 
 def _named(call: Any) -> Written:
@@ -89,7 +89,7 @@ class Form:
         calls, in_list = list[Written](), text.startswith("[")
         text = text[in_list:].lstrip()
         while head := _NOTHING.match(text) if in_json else self._call.match(text):
-            name = "" if in_json else head[1] if self.verbatim else head["name"]
+            name = "" if in_json else head[1].strip() if self.verbatim else head["name"]
             if not self.verbatim and name not in tools:  # Gemma 4 writes namespaces that nobody has told it
                 name = re.split("[.:]", name)[-1]
             try:
@@ -114,13 +114,17 @@ class Form:
         while opening := self._argument.match(text, place):
             name, *kinds = opening.groups()
             found = self._value.match(text, opening.end())
-            if found is None or name in arguments or (value := self._bare(found[1])) is None:
-                raise ValueError(f"{name} is not whole, or stands there twice")
-            within = {example[1] for example in self._argument.finditer(found[1])}
+            if found is None or (value := self._bare(found[1])) is None:
+                raise ValueError(f"{name} is not whole")
+            within = {str(example[1]).strip() for example in self._argument.finditer(found[1])}
             if within & own.keys() or (within and not own):
                 raise ValueError(f"{name} is not closed")
-            among = {"type": kinds[0]} if any(kinds) else own.get(name, schema.get("additionalProperties"))
-            arguments[name], place = typed(value, among, schema), found.end()
+            if name is None:  # Kimi K3 may write all of them as one object
+                given = JSON.decode(value)
+            else:
+                among = {"type": kinds[0]} if any(kinds) else own.get(name.strip(), schema.get("additionalProperties"))
+                given = {name.strip(): typed(value, among, schema)}
+            arguments, place = _unique([*arguments.items(), *given.items()]), found.end()
         return arguments, place
 
 
@@ -130,7 +134,7 @@ def typed(text: str, schema: Any, root: Mapping[str, Any]) -> Any:
     Raises:
         ValueError: It is of no type that is allowed.
     """
-    kinds = _kinds(schema, root)
+    kinds = _kinds(schema, root, set()) or {*_KINDS.values()}
     try:
         value = JSON.decode(text if "string" in kinds else CONSTANTS.get(text.strip(), text))
     except (ValueError, RecursionError):
@@ -144,27 +148,49 @@ def typed(text: str, schema: Any, root: Mapping[str, Any]) -> Any:
     return text
 
 
-def _kinds(schema: Any, root: Mapping[str, Any]) -> set[str]:
-    """The types of JSON that a part of the schema ``root`` allows: all of them if it does not say."""
+def _kinds(schema: Any, root: Mapping[str, Any], seen: set[int]) -> set[str]:
+    """The types of JSON that a part of the schema ``root`` allows: all of them if it does not say.
+
+    Parts that were ``seen`` before add nothing, so that references may be many, and go round in circles.
+    """
     said = schema if isinstance(schema, dict) else {}
-    if str(said.get("$ref", "")).startswith("#/"):
-        return _kinds(reduce(getitem, said["$ref"][2:].split("/"), root), root)
-    values = [*said.get("enum", ()), *(said[name] for name in ("const",) if name in said)]
+    if said and id(said) in seen:
+        return set()
+    seen.add(id(said))
+    values = said.get("enum") or ([said["const"]] if "const" in said else [])
     given = said.get("type") or [_KINDS[type(value)] for value in values]
     kinds = {given} if isinstance(given, str) else set(given)
     choices = [each for name in ("anyOf", "oneOf", "allOf") for each in said.get(name, ())]
-    kinds = kinds or set[str]().union(*(_kinds(each, root) for each in choices))
-    kinds = kinds & {*_KINDS.values()} or {*_KINDS.values()}
+    choices += [_pointed_to(said["$ref"], root)] if "$ref" in said else []
+    if choices and not kinds:
+        kinds = set[str]().union(*(_kinds(each, root, seen) for each in choices))
+    else:
+        kinds = kinds & {*_KINDS.values()} or {*_KINDS.values()}
     return kinds | ({"null"} if said.get("nullable") else set()) | ({"integer"} if "number" in kinds else set())
+
+
+def _pointed_to(reference: str, root: Any) -> Any:
+    """The part of a schema that a JSON pointer in it means (RFC 6901); None where it leads nowhere."""
+    try:
+        for name in unquote(reference).removeprefix("#/").split("/"):
+            root = root[int(name) if isinstance(root, list) else name.replace("~1", "/").replace("~0", "~")]
+    except (LookupError, ValueError, TypeError):
+        return None
+    return root
 
 
 _LIKE_JSON = re.compile(
     r"""<\|"\|>(?P<verbatim>.*?)<\|"\|> | <escape>(?P<escape>.*?)<escape> | (?P<closed>\))
-    | "(?P<double>(?:[^"\\]|\\.)*)" | '(?P<single>(?:[^'\\]|\\.)*)' | (?P<cut>["'].*)
+    | "(?P<double>(?:[^"\\]++|\\.)*+)" | '(?P<single>(?:[^'\\]++|\\.)*+)' | (?P<cut>(?:["']|<\|"\|>|<escape>).*)
     | (?<![\w.:$-]) (?: call:(?P<call>[\w.:-]+)\s*(?=\{) | (?P<function>[\w.-]+)\( | (?P<key>[\w.$-]+)\s*[:=]
     | (?P<constant>True|False|None)\b )""",
     re.DOTALL | re.VERBOSE,
 )
+
+
+def in_string(text: str) -> bool:
+    """Whether the beginning of calls, in JSON or like it, ends within a string."""
+    return any(part.lastgroup == "cut" for part in _LIKE_JSON.finditer(text))
 
 
 def _as_json(text: str) -> str:
@@ -187,30 +213,32 @@ def _in_cdata(value: str) -> str | None:
     return value if not value.lstrip().startswith("<![CDATA[") else inner if end and not after.strip() else None
 
 
-_NAME = r"""\bname\s*=\s*["']?([^"'<>]+)["']?[^<>]*>"""
-_K3_NAME = r'<\|open\|>{}\b[^<>]*?\b{}="([^"<>]+)"{}[^<>]*<\|sep\|>'.format
+_NAME = r"""\bname\s*=\s*+["']?([^"'<>]++)["']?[^<>]*+>"""
+_K3_NAME = r'<\|open\|>{}\b[^<>]{{0,80}}?\b{}="([^"<>]+)"{}[^<>]{{0,80}}<\|sep\|>'.format
 _K3_END = r"<\|close\|>{}<\|sep\|>".format
-_K3_TAGS = (_K3_NAME("argument", "key", r'(?:[^<>]*?\btype="(\w+)")?'), _K3_END("argument"))
+_K3_ARGUMENT = _K3_NAME("argument", "key", r'(?:[^<>]{0,80}?\btype="(\w+)")?')
+_K3_TAGS = (rf"(?:{_K3_ARGUMENT}|<\|open\|>json\b[^<>]*<\|sep\|>)", _K3_END("(?:argument|json)"))
+_K3: Any = {"call": _K3_NAME("call", "tool", ""), "call_end": _K3_END("call"), "tags": _K3_TAGS}
 _K2 = r"(?:<\|tool_call_begin\|>)?\s*(?P<id>(?:functions\.)?(?P<name>[^\s<>:]+):\d+)\s*<\|tool_call_argument_begin\|>"
 _K2_SECTION = ("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>")
 _K2_END = r"\s*(?:<\|tool_call_end\|>)?"
-_MISTRAL = r"(?P<name>[^\s\[\]{}]+)(?:\[CALL_ID\](?P<id>[^\s\[\]]*))?(?:\[ARGS\])?\s*(?=\{)"
+_MISTRAL = r"(?P<name>[^\s\[\]{}]+)(?:\[CALL_ID\](?P<id>[^\s\[\]]*))?(?:\s*\[ARGS\])?\s*(?=\{)"
 _QWEN: Any = {"call_end": "</function>", "tags": (r"<parameter=([^<>\n]+)>\n?", r"\n?</parameter>")}
 _CPM_START, _CPM_TAGS = ("<function name=", "</function>"), (rf"<param\s+{_NAME}", "</param>")
-_CPM: Any = {"call": r"""["']?([^"'<>]+)["']?\s*>""", "tags": _CPM_TAGS, "bare": _in_cdata}
-_HARMONY = Form(" to=functions.", "", "{}<|", "{}json", "{}code", call=r"(?P<name>[^\s<]+)[^{}]*?<\|message\|>")
+_CPM: Any = {"call": r"""["']?([^"'<>]++)["']?\s*>""", "tags": _CPM_TAGS, "bare": _in_cdata}
+_HARMONY = Form(" to=functions.", "", "{}<|", "{}json", "{}code", call=r"(?P<name>[^\s<]++)[^{}]{0,80}?<\|message\|>")
 _TRANSLATED: Any = {"call": r'"(?P<name>[\w.:-]+)"\s*(?=\{)', "translated": _as_json}
 
 
 def _with_keys(prefix: str = "") -> tuple[Form, ...]:
-    argument = rf"<{prefix}arg_key>\s*([^<>]+?)\s*</{prefix}arg_key>\s*<{prefix}arg_value>"
+    argument = rf"<{prefix}arg_key>([^<>]+)</{prefix}arg_key>\s*<{prefix}arg_value>"
     begins, tags = (f"{{}}<{prefix}arg_key>", f"{{}}</{prefix}tool_call>"), (argument, f"</{prefix}arg_value>")
     return (Form(f"<{prefix}tool_call>", f"</{prefix}tool_call>", *begins, call=r"([^<>\s]+)", tags=tags),)
 
 
 def _invoked(block: str, prefix: str = "") -> tuple[Form, ...]:
-    call, end = rf"<{prefix}invoke\b[^<>]*?{_NAME}", f"</{prefix}invoke>"
-    tags = (rf"<{prefix}parameter\b[^<>]*?{_NAME}", f"</{prefix}parameter>")
+    call, end = rf"<{prefix}invoke\b[^<>]{{0,80}}?{_NAME}", f"</{prefix}invoke>"
+    tags = (rf"<{prefix}parameter\b[^<>]{{0,80}}?{_NAME}", f"</{prefix}parameter>")
     return (Form(f"<{block}>", f"</{block}>", f"<{prefix}invoke", call=call, call_end=end, tags=tags),)
 
 
@@ -229,14 +257,7 @@ FORMS: dict[str, tuple[Form, ...]] = {
     "minimax_m2": _invoked("minimax:tool_call"),
     "muse_spark": _invoked("atem:function_calls", "atem:"),
     "minicpm5": (Form(*_CPM_START, '"{}">', "'{}'>", "{}>", **_CPM),),
-    "kimi_k3": (
-        Form(
-            *("<|open|>tools<|sep|>", "<|close|>tools<|sep|>", "<|open|>call"),
-            call=_K3_NAME("call", "tool", ""),
-            call_end=_K3_END("call"),
-            tags=_K3_TAGS,
-        ),
-    ),
+    "kimi_k3": (Form("<|open|>tools<|sep|>", "<|close|>tools<|sep|>", "<|open|>call", **_K3),),
     "qwen3_coder": (
         Form("<tool_call>", "</tool_call>", "<function={}>", call=r"<function=([^<>\n]+)>", **_QWEN),
         # Qwen leaves out the start at times.

@@ -119,18 +119,14 @@ class Engine:
                 self._leader.let_sleep()
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._writing or self._stopping)
-                for answer in [each for each in self._waiting if each.cancelled]:  # they would pile up behind others
-                    self._forget(answer)
+                # They would pile up behind others.
+                self._waiting = deque(each for each in self._waiting if not each.cancelled)
             if self._stopping:
                 break
             while self._waiting and self._take(self._waiting[0]):
                 self._waiting.popleft()
             self._advance()
         self._end_where_nobody_waits()
-
-    def _forget(self, answer: Answer) -> None:
-        """Take an answer for which nobody waits any more out of the line."""
-        self._waiting.remove(answer)
 
     def _take(self, answer: Answer) -> bool:
         """Begin an answer; return whether there was room for it."""
@@ -154,16 +150,10 @@ class Engine:
         return room or len(together) == 1 or options.batch is not None
 
     def _new_loop(self) -> None:
-        rows = self._options.batch or _MOST_ROWS
-        if self.model.drafter is not None and self.model.drafter.fork() is None:
+        model, stream, rows = self.model, mx.default_stream(mx.default_device()), self._options.batch or _MOST_ROWS
+        if model.drafter is not None and model.drafter.fork() is None:
             rows = 1  # it follows one text only
-        self._loop = Loop(
-            self.model.model,
-            rows,
-            self.model.policy,
-            stream=mx.default_stream(mx.default_device()),
-            reading_passes=_READING_PASSES,
-        )
+        self._loop = Loop(model.model, rows, model.policy, stream=stream, reading_passes=_READING_PASSES)
 
     def _begin(self, answer: Answer) -> None:
         model, prompt, length = self.model, answer.prompt.tokens, answer.request.num_draft_tokens
@@ -174,14 +164,13 @@ class Engine:
         held = answer.held
         cache, cached = held.content()
         answer.cached = len(cached)
-        if model.drafter is not None:  # with a seed, it knows nothing but this text
-            answer.drafter = (known if settings.seed is None else None) or model.drafter.fork() or model.drafter
-        policy: int | Policy = model.policy if length is None else length
-        if length is None and self._options.num_draft_tokens == 0:
-            policy = 0
-        elif length is None and settings.seed is not None and model.policy.is_automatic:
-            # What other requests have shown does not count.
-            policy = new_policy(model.model, model.drafter, measure=False)
+        # With a seed, what other requests have shown does not count.
+        seeded, usual = settings.seed is not None, self._options.num_draft_tokens
+        if model.drafter is not None:
+            answer.drafter = (None if seeded else known) or model.drafter.fork() or model.drafter
+        policy: int | Policy | None = usual if length is None and (seeded or usual == 0) else length
+        if policy is None:
+            policy = new_policy(model.model, model.drafter, measure=False) if seeded else model.policy
 
         def on_cycle(cycle: Cycle) -> None:
             if cycle.proposal:  # the figures are of cycles with drafts
@@ -236,13 +225,10 @@ class Engine:
     def _end_where_nobody_waits(self) -> None:
         """End the texts whose clients have gone, or all of them if the server stops."""
         for text, answer in list(self._writing.items()):
-            if answer.cancelled:
-                self._end(text, RequestRefused(503, "the client has gone"))
-            elif self._stopping and answer.tokens:
+            if self._stopping and answer.tokens:
                 answer.deliver(answer.abort())
-                self._end(text)
-            elif self._stopping:
-                self._end(text, RequestRefused(503, STOPPING))
+            if self._stopping or answer.cancelled:
+                self._end(text, None if answer.tokens else RequestRefused(503, STOPPING))
 
     def _end(self, text: Text, error: Exception | None = None, *, broken: bool = False) -> None:
         """End a text, if it goes on, and keep its cache; that of a ``broken`` loop is of no further use."""

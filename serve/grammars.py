@@ -61,6 +61,8 @@ def grammar_of(request: GenerationRequest, model: LoadedModel, *, thinks: bool) 
             rules = strict
         elif rules and request.offered and model.tokenizer.has_tool_calling:
             rules = _or_calls(model.tokenizer, rules)
+        elif rules and request.offered:  # in channels
+            request.without_effect.add("tools")
         if not rules:
             return None
         return Grammar(model.tokenizer, "rules", rules, reasoning=None if chat is None else thinks)
@@ -145,10 +147,8 @@ def _required_calls(chat: ChatRequest, model: LoadedModel) -> _Rules:
     functions = [known[name] for name in names]
     calls = _calls(functions, chat.tool_choice == "required" and chat.parallel_tool_calls, model)
     arguments = [{**_arguments(function, chat)[0], "name": f"tool{i}"} for i, function in enumerate(functions)]
-    return [
-        {"lark_grammar": f"start: {literal(model.tokenizer, model.tokenizer.tool_call_start)} calls\n{calls}"},
-        *arguments,
-    ]
+    marker = literal(model.tokenizer, model.tokenizer.tool_call_start)
+    return [{"lark_grammar": f"start: {marker} calls\n{calls}"}, *arguments]
 
 
 def _strict_calls(chat: ChatRequest, model: LoadedModel, text: _Rules) -> _Rules:

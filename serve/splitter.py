@@ -13,7 +13,8 @@ from spectool.serve.deltas import Call, Delta
 from spectool.serve.tool_calls import CallReader
 
 _ANALYSIS = ("<|channel|>analysis", "<|end|>")  # around reasoning in a channel, and what stands between messages
-_BETWEEN = ("<|start|>assistant", "<|channel|>commentary", "<|channel|>final", "<|message|>", "<|end|>", "<|call|>")
+_BETWEEN: tuple[str, ...] = ("<|start|>assistant", "<|message|>", "<|end|>", "<|call|>")
+_BETWEEN += ("<|channel|>commentary", "<|channel|>final", " <|constrain|>json")
 
 
 class Splitter(MarkedText):
@@ -74,15 +75,12 @@ class Splitter(MarkedText):
 
     def _write_calls(self, form: Form) -> Iterator[None]:
         """Write the calls after a start, or text where there are none that can be read."""
-        text, calls, tried = form.start, list[Call](), 0
-        while not calls and self._reader.begins(form, self._held) is not False:
-            calls, self._held, tried = self._reader.read(form, self._held, tried)
-            if not calls and self._last:
-                text, calls, self._held = self._reader.last(form, self._held, self._cut)
-                break
-            if not calls:
+        text, calls, tried = None, list[Call](), 0
+        while text is None and self._reader.begins(form, self._held) is not False:
+            text, calls, self._held, tried = self._reader.read(form, self._held, tried, self._last, self._cut)
+            if text is None:
                 yield
-        self._write("" if calls else text)
+        self._write(form.start if text is None else text)
         self._gained.calls += calls
         self._space = "" if calls else self._space
 

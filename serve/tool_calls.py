@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from spectool.serve.call_forms import BARE, JSON, Form, forms_of
+from spectool.serve.call_forms import BARE, JSON, Form, forms_of, in_string
 from spectool.serve.deltas import Call
 from spectool.serve.request_parts import CUSTOM
 
@@ -58,38 +58,39 @@ class CallReader:
             return True
         return False  # it is whole, and nothing that can be called
 
-    def read(self, form: Form, text: str, tried: int) -> tuple[list[Call], str, int]:
-        """The calls after a start once no later text can change them, and what follows them.
+    def read(self, form: Form, text: str, tried: int, last: bool, cut: bool) -> tuple[str | None, list[Call], str, int]:
+        """What stands after a start: calls or text, once no later text can change that, and what follows.
 
         Quotes show whether an end stands in a string; without them, the beginning of the next calls shows it. What has
-        been ``tried`` of the text need not be looked at again; the number says how much that is now.
+        been ``tried`` of the text need not be looked at again; the number says how much that is now. Where ``last`` is
+        not set, None instead of a text says that more is needed; the end may be where the answer was ``cut``.
         """
         while (place := text.find(form.mark, tried)) >= 0:
-            after = place + len(form.mark)
+            after, end = place + len(form.mark), place + form.skipped
             certain = self.begins(form, text[after:]) if form.verbatim else True
             if certain is None:
                 break
-            calls, rest = self._whole(form, text[: place + form.skipped]) if certain else ([], "")
+            calls, rest = self._whole(form, text[:end]) if certain else ([], "")
             if calls:
-                return self._identified(calls), rest + text[place + form.skipped :], after
+                return "", self._identified(calls), rest + text[end:], after
+            if not form.verbatim and not in_string(text[:place]):
+                return form.start + text[:end], [], text[end:], after
             tried = after
-        return [], text, tried
-
-    def last(self, form: Form, text: str, cut: bool) -> tuple[str, list[Call], str]:
-        """What stands after a start where an answer ends or is ``cut``: text, calls, and what follows."""
+        if not last:
+            return None, [], text, tried
         calls, rest = self._whole(form, text)
         follows = rest.lstrip()[: len(form.start)]
         if calls and (not cut or (form.start.startswith(follows) if form.end else self.begins(form, rest) is False)):
-            return "", self._identified(calls), rest
+            return "", self._identified(calls), rest, tried
         if cut:
             calls, rest = self._parsed(form, text)
             if form.verbatim and not self.begins(form, rest):  # the latest may go on
                 calls = calls[:-1]
             if calls or not form.end or form.end not in text:
-                return "", self._identified(calls), ""
+                return "", self._identified(calls), "", tried
         place = -1 if form.verbatim else text.find(form.mark)
         length = len(text) if place < 0 else place + form.skipped
-        return form.start + text[:length], [], text[length:]
+        return form.start + text[:length], [], text[length:], tried
 
     def _whole(self, form: Form, text: str) -> tuple[list[Call], str]:
         """The calls that a text consists of up to the end of its form, and what follows; none if more stands there."""

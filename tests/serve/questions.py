@@ -92,7 +92,12 @@ def counted(server: Server) -> Counter[str]:
     """What a server has done so far, how many requests are running and waiting, and how many prompts are kept."""
     engine = server.engine
     running = {id(answer.request) for answer in list(engine._writing.values())}
-    now = {"running": len(running), "waiting": engine.waiting, "kept": len(engine._caches._kept)}
+    now = {
+        "running": len(running),
+        "waiting": engine.waiting,
+        "line": len(engine._waiting),
+        "kept": len(engine._caches._kept),
+    }
     return Counter({**getattr(engine, "counts", {}), **now})
 
 

@@ -15,7 +15,6 @@ from spectool.runtime.decoding.text import Text
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.loading import load_drafter
-from spectool.serve.answers import Answer
 from spectool.serve.engine import Engine
 from spectool.serve.options import ServerOptions
 from spectool.serve.server import Server
@@ -40,10 +39,6 @@ class CountingEngine(Engine):
     def __init__(self, *arguments: Any) -> None:
         self.counts = Counter[str]()
         super().__init__(*arguments)
-
-    def _forget(self, answer: Answer) -> None:
-        super()._forget(answer)
-        self.counts["disconnected"] += 1
 
     def _end(self, target: Text, error: Exception | None = None, *, broken: bool = False) -> None:
         if answer := self._writing.get(target):

@@ -67,8 +67,9 @@ def test_a_tool_call_is_one_and_prose_stays_prose(chatting: Server) -> None:
 
 
 def test_every_character_arrives(chatting: Server) -> None:
-    for written in ("\0", "a\0b", "  two", "Ґанок, ščur, 猫, 👩‍👩‍👧", "\r\n\t\x1b[31m", "\u2028"):
-        assert chat(chatting, written).message.content == written
+    for written in ("", "\0", "a\0b", "  two", "Ґанок, ščur, 猫, 👩‍👩‍👧", "\r\n\t\x1b[31m", "\u2028"):
+        choice = chat(chatting, written)
+        assert (choice.message.content, choice.finish_reason) == (written, "stop")
 
 
 def test_a_stream_can_be_read_line_by_line(chatting: Server) -> None:
@@ -82,12 +83,9 @@ def test_a_stream_can_be_read_line_by_line(chatting: Server) -> None:
     assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks) == written
 
 
-def test_the_first_space_of_a_continuation_is_there(server: Server) -> None:
+def test_the_first_space_of_a_continuation_is_there(server: Server, chatting: Server) -> None:
     assert complete(server, PROMPTS[0]).choices[0].text.startswith(" ")
     assert not complete(server, "", 4).choices[0].text.startswith(" ")
-
-
-def test_the_first_space_of_a_message_is_there_where_the_answer_continues_one(chatting: Server) -> None:
     begun = [{"role": "user", "content": "Stolica?"}, {"role": "assistant", "content": "Stolicą jest"}]
     assert chat(chatting, "Warszawa", messages=begun).message.content == " Warszawa"
     assert chat(chatting, "Warszawa", messages=begun[:1]).message.content == "Warszawa"

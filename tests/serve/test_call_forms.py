@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from functools import partial
 from importlib import import_module
 from pkgutil import iter_modules
 from types import SimpleNamespace
@@ -36,8 +37,18 @@ SCHEMAS: dict[str, Any] = {
             "items": {"type": "array"},
             "nested": {"$ref": "#/$defs/nested"},
             "level": {"enum": ["1", "2"]},
+            "part": {"$ref": "#/properties/optional/anyOf/0"},
+            "escaped": {"$ref": "#/$defs/a~1b%5B%5D"},
+            "missing": {"$ref": "#/$defs/missing"},
+            "circle": {"anyOf": [{"$ref": "#/properties/circle"}, {"type": "null"}]},
+            "often": {"$ref": "#/$defs/0"},
         },
-        "$defs": {"nested": {"type": "object"}},
+        "$defs": {
+            "nested": {"type": "object"},
+            "a/b[]": {"type": "boolean"},
+            **{str(i): {"anyOf": [{"$ref": f"#/$defs/{i + 1}"}] * 2} for i in range(40)},
+            "40": {"type": "integer"},
+        },
         "additionalProperties": STRING,
     },
 }
@@ -53,7 +64,11 @@ def tokenizer_of(kind: str, **own: Any) -> Any:
     )
 
 
-def added(splitter: Splitter, text: str, size: int, cut: bool) -> Delta:
+def splitter_of(kind: str, tools: Any = TOOLS, *, bare: bool = True, **own: Any) -> Splitter:
+    return Splitter(tokenizer_of(kind, **own), tools, reasoning=True, thinks=False, bare=bare)
+
+
+def added(splitter: Splitter, text: str, size: int = 10**6, cut: bool = False) -> Delta:
     """An answer that comes in pieces of ``size`` characters."""
     whole = Delta()
     for start in range(0, len(text), size):
@@ -63,18 +78,10 @@ def added(splitter: Splitter, text: str, size: int, cut: bool) -> Delta:
     return whole
 
 
-def said(
-    kind: str, text: str, *, size: int = 10**6, cut: bool = False, tools: Any = TOOLS, **options: Any
-) -> tuple[str, Calls]:
+def said(kind: str, text: str, *, size: int = 10**6, cut: bool = False, **options: Any) -> tuple[str, Calls]:
     """The text and the calls of an answer."""
-    whole = added(Splitter(tokenizer_of(kind), tools, reasoning=True, thinks=False, **options), text, size, cut)
+    whole = added(splitter_of(kind, **options), text, size, cut)
     return whole.text, [(call.name, json.loads(call.arguments)) for call in whole.calls]
-
-
-def taken_apart(text: str, size: int, cut: bool = False, *, kind: str = "json_tools", **own: Any) -> Any:
-    """The reasoning, the text and the names of the calls of an answer."""
-    whole = added(Splitter(tokenizer_of(kind, **own), TOOLS, reasoning=True, thinks=False), text, size, cut)
-    return whole.reasoning, whole.text, [call.name for call in whole.calls]
 
 
 def in_gemma(value: Any, quote: str = '<|"|>') -> str:
@@ -91,26 +98,24 @@ def in_python(arguments: dict[str, Any]) -> str:
     return ", ".join(f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in arguments.items())
 
 
-# By the kind: what stands before all calls, a call (name, arguments and number), an argument, what stands after all.
-TAGS = {
+# By the kind: a call (name, arguments and number), an argument, and what stands before and after all calls.
+TAGS: dict[str, Any] = {
     "qwen3_coder": (
-        "",
         "<tool_call>\n<function={0}>\n{1}</function>\n</tool_call>\n",
         "<parameter={0}>\n{1}\n</parameter>\n",
-        "",
     ),
-    "glm47": ("", "<tool_call>{0}\n{1}</tool_call>\n", "<arg_key>{0}</arg_key>\n<arg_value>{1}</arg_value>\n", ""),
+    "glm47": ("<tool_call>{0}\n{1}</tool_call>\n", "<arg_key>{0}</arg_key>\n<arg_value>{1}</arg_value>\n"),
     "minimax_m2": (
-        "<minimax:tool_call>\n",
         '<invoke name="{0}">\n{1}</invoke>\n',
         '<parameter name="{0}">{1}</parameter>\n',
+        "<minimax:tool_call>\n",
         "</minimax:tool_call>",
     ),
-    "minicpm5": ("", '<function name="{0}">{1}</function>', '<param name="{0}">{1}</param>', ""),
+    "minicpm5": ('<function name="{0}">{1}</function>', '<param name="{0}">{1}</param>'),
     "kimi_k3": (
-        "<|open|>tools<|sep|>",
         '<|open|>call tool="{0}" index="{2}"<|sep|>{1}<|close|>call<|sep|>',
         '<|open|>argument key="{0}"<|sep|>{1}<|close|>argument<|sep|>',
+        "<|open|>tools<|sep|>",
         "<|close|>tools<|sep|>",
     ),
 }
@@ -123,28 +128,23 @@ TAGS["muse_spark"] = tuple(
     for part in TAGS["minimax_m2"]
 )
 CALLS: dict[str, Any] = {
-    "json_tools": ("", '<tool_call>\n{{"name": "{0}", "arguments": {1}}}\n</tool_call>\n', json.dumps, ""),
-    "mistral": ("", "[TOOL_CALLS]{0}[ARGS]{1}", json.dumps, ""),
+    "json_tools": ('<tool_call>\n{{"name": "{0}", "arguments": {1}}}\n</tool_call>\n', json.dumps),
+    "mistral": ("[TOOL_CALLS]{0}[ARGS]{1}", json.dumps),
     "kimi_k2": (
-        "<|tool_calls_section_begin|>",
         "<|tool_call_begin|>functions.{0}:{2}<|tool_call_argument_begin|>{1}<|tool_call_end|>",
         json.dumps,
+        "<|tool_calls_section_begin|>",
         "<|tool_calls_section_end|>",
     ),
-    "pythonic": ("<|tool_call_start|>[", "{0}({1}), ", in_python, "]<|tool_call_end|>"),
-    "gemma4": ("", "<|tool_call>call:{0}{1}<tool_call|>", in_gemma, ""),
-    "function_gemma": (
-        "",
-        "<start_function_call>call:{0}{1}<end_function_call>",
-        lambda arguments: in_gemma(arguments, "<escape>"),
-        "",
-    ),
+    "pythonic": ("{0}({1}), ", in_python, "<|tool_call_start|>[", "]<|tool_call_end|>"),
+    "gemma4": ("<|tool_call>call:{0}{1}<tool_call|>", in_gemma),
+    "function_gemma": ("<start_function_call>call:{0}{1}<end_function_call>", partial(in_gemma, quote="<escape>")),
 }
 
 
 def as_written(kind: str, calls: Calls) -> str:
     """Calls as a model of this kind writes them."""
-    before, call, argument, after = (TAGS | CALLS)[kind]
+    call, argument, before, after = (*(TAGS | CALLS)[kind], "", "")[:4]
     text = ""
     for number, (name, given) in enumerate(calls):
         values = {key: each if isinstance(each, str) else json.dumps(each) for key, each in given.items()}
@@ -213,6 +213,10 @@ def test_a_call_that_is_cut_is_left_out_wherever_it_is_cut(kind: str, text: str,
 
 QWEN = "<tool_call>\n<function=write>\n{}\n</function>\n</tool_call>"
 PARAMETER = "<parameter={}>\n{}\n</parameter>".format
+K3_JSON = '<|open|>json type="object"<|sep|>{}<|close|>json<|sep|>'
+K3_JSON = as_written("kimi_k3", [("write", {})]).replace("<|close|>call", f"{K3_JSON}<|close|>call")
+CPM, A = '<function name="write"><param name="path">{}</param></function>', {"path": "/a"}
+NOW: Calls = [("now", {})]
 WRITE = '<|tool_call_start|>[write(path="/a", content={})]<|tool_call_end|>'.format
 
 
@@ -221,44 +225,30 @@ WRITE = '<|tool_call_start|>[write(path="/a", content={})]<|tool_call_end|>'.for
     [
         # Several calls in one block.
         ("qwen3_coder", QWEN.format("</function>\n<function=now>"), [("write", {}), ("now", {})]),
-        ("json_tools", '<tool_call>{"name": "now"}\n{"name": "now"}</tool_call>', [("now", {}), ("now", {})]),
-        ("function_gemma", "<start_function_call>call:now{}call:now{}<end_function_call>", [("now", {}), ("now", {})]),
+        ("json_tools", '<tool_call>{"name": "now"}\n{"name": "now"}</tool_call>', NOW * 2),
+        ("function_gemma", "<start_function_call>call:now{}call:now{}<end_function_call>", NOW * 2),
         ("kimi_k2", as_written("kimi_k2", RIGHT).replace("}<|tool_call_end|>", "<|tool_call_end|>", 1), []),
         ("kimi_k3", as_written("kimi_k3", RIGHT).replace("<|close|>call<|sep|>", "", 1), []),
+        ("kimi_k3", K3_JSON.format('{"path": "a", "content": 5}'), {"path": "a", "content": 5}),
+        ("kimi_k3", K3_JSON.format("[]"), []),
         # Without the start, with text after it, with identifiers, dots and names of others.
-        ("qwen3_coder", QWEN.format(PARAMETER("path", "a")).removeprefix("<tool_call>\n"), [("write", {"path": "a"})]),
-        ("mistral", "[TOOL_CALLS]now[CALL_ID]abcdefghi[ARGS]{}", [("now", {})]),
-        ("mistral", '[TOOL_CALLS]mcp.files.list[ARGS]{"path": "a"}', [("mcp.files.list", {"path": "a"})]),
-        ("mistral", '[TOOL_CALLS][{"name": "now", "arguments": {}}, {"name": "now"}]', [("now", {}), ("now", {})]),
-        ("gemma4", "<|tool_call>call:google:mcp:files:now{}<tool_call|>", [("now", {})]),
-        (
-            "gemma4",
-            "<|tool_call>call:write{path: 'it\\'s, {a}', content: \"b\"}<tool_call|>",
-            [("write", {"path": "it's, {a}", "content": "b"})],
-        ),
-        (
-            "function_gemma",
-            "<start_function_call>call:typed{nested:{b:{c:1}},large:2}<end_function_call>",
-            [("typed", {"nested": {"b": {"c": 1}}, "large": 2})],
-        ),
-        (
-            "minicpm5",
-            '<function name="write"><param name="path"><![CDATA[a</param>\n]]></param></function>',
-            [("write", {"path": "a</param>\n"})],
-        ),
-        ("glm47", '<tool_call>{"name": "now"}</tool_call>', [("now", {})]),
+        ("qwen3_coder", QWEN.format(PARAMETER("path", "a")).removeprefix("<tool_call>\n"), {"path": "a"}),
+        ("mistral", "[TOOL_CALLS]now[CALL_ID]abcdefghi[ARGS]{}", NOW),
+        ("mistral", '[TOOL_CALLS]mcp.files.list [ARGS] {"path": "a"}', [("mcp.files.list", {"path": "a"})]),
+        ("mistral", '[TOOL_CALLS][{"name": "now", "arguments": {}}, {"name": "now"}]', NOW * 2),
+        ("gemma4", "<|tool_call>call:google:mcp:files:now{}<tool_call|>", NOW),
+        ("gemma4", "<|tool_call>call:write{a: 'it\\'s, {a}', b: \"c\"}<tool_call|>", {"a": "it's, {a}", "b": "c"}),
+        ("function_gemma", "<start_function_call>call:write{a:{b:{c:1}}}<end_function_call>", {"a": {"b": {"c": 1}}}),
+        ("minicpm5", CPM.format("<![CDATA[a</param>\n]]>"), {"path": "a</param>\n"}),
+        ("glm47", '<tool_call>{"name": "now"}</tool_call>', NOW),
         # Python.
-        ("pythonic", WRITE("'it\\'s one, two\nthree'"), [("write", {"path": "/a", "content": "it's one, two\nthree"})]),
-        ("pythonic", WRITE("'say \"a\"'"), [("write", {"path": "/a", "content": 'say "a"'})]),
+        ("pythonic", WRITE("'it\\'s one, two\nthree'"), {**A, "content": "it's one, two\nthree"}),
+        ("pythonic", WRITE("'say \"a\"'"), {**A, "content": 'say "a"'}),
         ("pythonic", WRITE("'a\\\nb'"), []),
         ("pythonic", WRITE("r'a'"), []),
         ("pythonic", WRITE("'a' 'b'"), []),
         ("pythonic", "<|tool_call_start|>[write('/a', 'x')]<|tool_call_end|>", []),
-        (
-            "pythonic",
-            "<|tool_call_start|>[typed(flag=True, optional=None, items=[1, {'a': 'b'}])]<|tool_call_end|>",
-            [("typed", {"flag": True, "optional": None, "items": [1, {"a": "b"}]})],
-        ),
+        ("pythonic", WRITE("True, b=None, c=[1, {'a': 'b'}]"), {**A, "content": True, "b": None, "c": [1, {"a": "b"}]}),
         # What could be more than one call, or none.
         ("glm47", "<tool_call>write about Paris</tool_call>", []),
         ("glm47", "<tool_call>write<arg_key>path</arg_key><arg_value>a</arg_value>", []),
@@ -269,7 +259,9 @@ WRITE = '<|tool_call_start|>[write(path="/a", content={})]<|tool_call_end|>'.for
         ("json_tools", '<tool_call>{"name": "write", "arguments": {"path": "a", "path": "b"}}</tool_call>', []),
     ],
 )
-def test_odd_calls_are_read_as_they_are_or_stay_text(kind: str, text: str, calls: Calls) -> None:
+def test_odd_calls_are_read_as_they_are_or_stay_text(kind: str, text: str, calls: Any) -> None:
+    """``calls`` may be the arguments of one that writes."""
+    calls = [("write", calls)] if isinstance(calls, dict) else calls
     for size in (1, 5, 10**6):
         assert said(kind, text, size=size) == ("" if calls else text, calls)
 
@@ -285,6 +277,11 @@ VALUES: dict[str, dict[str, Any]] = {  # of arguments, as they are written and r
     "nested": {'{"a": 1, "a": 2}': ..., '{"a": 1}': {"a": 1}},
     "level": {"2": "2", "x": "x"},
     "other": {"7": "7"},
+    "part": {"5": 5, "x": ...},
+    "escaped": {"true": True, "5": ...},
+    "missing": {"5": 5, "x": "x"},
+    "circle": {"null": None, "x": ...},
+    "often": {"5": 5, "x": ...},
 }
 
 
@@ -345,66 +342,9 @@ def test_nothing_is_lost_of_any_text(kind: str) -> None:
         assert cut or whole[1] or whole[0] == text, text
 
 
-HARMONY: dict[str, Any] = {
-    "tool_parser": None,
-    "tool_call_start": None,
-    "chat_template": "<|channel|>analysis<|message|>",
-}
-THOUGHT = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
-TO_WRITE = 'to=functions.write <|constrain|>json<|message|>{"path": "a"}'
-
-
-@pytest.mark.parametrize(
-    ("text", "cut", "parts"),
-    [
-        (f"{THOUGHT}<|channel|>final<|message|>Tak. <a|b>", False, ("Hm.", "Tak. <a|b>", [])),
-        (f"{THOUGHT}<|channel|>commentary {TO_WRITE}", False, ("Hm.", "", ["write"])),
-        (f"{THOUGHT} {TO_WRITE.replace(' <|constrain|>', '<|channel|>commentary ')}", False, ("Hm.", "", ["write"])),
-        (f"<|channel|>analysis {TO_WRITE}", False, ("", "", ["write"])),
-        (
-            f"<|channel|>commentary<|message|>Najpierw.<|end|><|start|>assistant{THOUGHT}<|channel|>final<|message|>B",
-            False,
-            ("Hm.", "Najpierw.B", []),
-        ),
-        (f"{THOUGHT}<|channel|>commentary {TO_WRITE[:-1]}", True, ("Hm.", "", [])),
-        (
-            f"{THOUGHT}<|channel|>commentary {TO_WRITE.replace('write', 'rm')}",
-            False,
-            ("Hm.", f" {TO_WRITE.replace('write', 'rm').replace('<|message|>', '')}", []),
-        ),
-        ('{"a": 1}', False, ("", '{"a": 1}', [])),
-    ],
-)
-def test_channels_of_gpt_oss_are_reasoning_text_and_calls(text: str, cut: bool, parts: Any) -> None:
-    for size in (1, 6, 10**6):
-        assert taken_apart(text, size, cut, **HARMONY) == parts
-
-
-@pytest.mark.parametrize("kind", ["json_tools", "qwen3_coder", "glm47"])
-def test_a_call_ends_reasoning_that_has_no_end(kind: str) -> None:
-    call = as_written(kind, [("now", {})])
-    think = {"kind": kind, "think_start": "<think>", "think_end": "</think>"}
-    for size in (1, 6, 10**6):
-        assert taken_apart(f"<think>Hm. {call}", size, **think) == ("Hm. ", "", ["now"])
-        closed = f"Hm. {call}</think>Tak."
-        assert taken_apart(f"<think>{closed}", size, **think) == (closed.partition("</think>")[0], "Tak.", [])
-        assert taken_apart("<think>A <tool_call> is text.", size, **think) == ("A <tool_call> is text.", "", [])
-
-
-def test_markers_of_messages_are_no_text_also_where_there_is_no_reasoning() -> None:
-    marked = ("<|open|>response<|sep|>", "<|close|>response<|sep|>")
-    for size in (1, 6, 10**6):
-        assert taken_apart("Tak.".join(marked), size, structural_markers=marked) == ("", "Tak.", [])
-
-
 def test_identifiers_are_those_of_the_model_unless_it_repeats_them() -> None:
     for kind, expected in (("kimi_k2", ["functions.now:0", "functions.write:1"]), ("glm47", [])):
         text = as_written(kind, [("now", {}), ("write", {"path": "a"})])
-        calls = Splitter(tokenizer_of(kind), TOOLS, reasoning=True, thinks=False).add(text, last=True).calls
-        again = (
-            Splitter(tokenizer_of(kind), TOOLS, reasoning=True, thinks=False)
-            .add(text.replace(":1", ":0"), last=True)
-            .calls
-        )
+        calls = added(splitter_of(kind), text).calls
         assert [call.id for call in calls] == expected or (not expected and all(len(call.id) == 9 for call in calls))
-        assert len({call.id for call in again}) == len(again) == 2
+        assert len(added(splitter_of(kind), text.replace(":1", ":0")).calls) == 2

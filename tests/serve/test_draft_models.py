@@ -12,7 +12,7 @@ from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.history import History
-from spectool.runtime.loading import load_drafter
+from spectool.runtime.loading import load_drafter, load_model
 from spectool.serve.server import Server
 from spectool.tests.serve.questions import PROMPTS, alone
 from spectool.tests.serve.servers import client, serving
@@ -76,18 +76,12 @@ def test_two_conversations_in_turns_read_only_what_is_new(server: Server, monkey
 
 
 def test_what_drafters_know_counts_as_memory() -> None:
-    drafter = with_itself_of(demo_path("target"))
+    model, _ = load_model(str(demo_path("target")))
+    mx.eval(model.parameters())
+    drafter = ModelDrafter(model)
     before = drafter.nbytes
     drafter.start([5] * 300)
     assert drafter.nbytes >= before + 300 * 2 * 32  # keys and values of a small model, in 32 bits or fewer
-
-
-def with_itself_of(path: Any) -> ModelDrafter:
-    from mlx_lm import load
-
-    model, _ = load(str(path))
-    mx.eval(model.parameters())
-    return ModelDrafter(model)
 
 
 @pytest.mark.nightly

@@ -14,6 +14,7 @@ import pytest
 from mlx.utils import tree_flatten
 
 from spectool.runtime.caches.shared import BatchCache
+from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.loop import Loop
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_model
@@ -66,12 +67,15 @@ def test_a_seed_does_not_outlive_its_request(server: Server) -> None:
     def answer(**settings: Any) -> str:
         return str(complete(server, PROMPTS[0], 8, temperature=2.0, **settings).choices[0].text)
 
-    seeded, unseeded = [], []
-    for _ in range(3):
-        seeded.append(answer(seed=1))
-        unseeded.append(answer())
+    seeded, unseeded, policies = [], [], list[Any]()
+    with patch("spectool.serve.engine.open_text", wraps=open_text) as opened:
+        for _ in range(3):
+            seeded.append(answer(seed=1))
+            policies.append(opened.call_args.args[2].num_draft_tokens)
+            unseeded.append(answer())
     assert len(set(seeded)) == 1
     assert len(set(unseeded)) == 3
+    assert policies == [8] * 3, "the server's policy has learnt from others"
 
 
 def test_an_answer_ends_where_the_context_does(server: Server) -> None:

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import pytest
 
@@ -52,13 +51,9 @@ def spread_server(
 def ask(port: int, number: int, leave_after: int | None = None) -> str | None:
     """The text of an answer; None for a client that leaves after some lines."""
     connection = HTTPConnection("127.0.0.1", port, timeout=60)
-    wanted: dict[str, Any] = {
-        "prompt": PROMPTS[number % len(PROMPTS)],
-        "max_tokens": 20 + number % 15,
-        "temperature": 0,
-    }
-    wanted["stream"] = leave_after is not None
-    connection.request("POST", "/v1/completions", json.dumps(wanted), {"Content-Type": "application/json"})
+    wanted = {"prompt": PROMPTS[number % len(PROMPTS)], "max_tokens": 20 + number % 15, "temperature": 0}
+    body = json.dumps({**wanted, "stream": leave_after is not None})
+    connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
     answer = connection.getresponse()
     if leave_after is not None:
         for _ in range(leave_after):

@@ -1,25 +1,22 @@
 """What a model writes that calls tools in JSON, taken apart piece by piece: with markers, and without."""
 
 import json
+from time import process_time
 from typing import Any
 
 import pytest
 
-from spectool.serve.splitter import Splitter
-from spectool.tests.serve.test_call_forms import TOOLS, Calls, said, taken_apart, tokenizer_of
+from spectool.tests.serve.test_call_forms import NOW, Calls, added, as_written, said, splitter_of
 
 CALL = '<tool_call>{"name": "now", "arguments": {}}</tool_call>'
-NOW: Calls = [("now", {})]
 SAID = {"said": 'the parser ends at "</tool_call>" \\ and </tool_call>'}
 
 
+marked = "<tool_call>{}</tool_call>".format
+
+
 def call(arguments: Any, name: str = "now") -> str:
-    written = {"name": name, "arguments": arguments}
-    return f"<tool_call>{json.dumps(written, ensure_ascii=False)}</tool_call>"
-
-
-def marked(body: str) -> str:
-    return f"<tool_call>{body}</tool_call>"
+    return marked(json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False))
 
 
 @pytest.mark.parametrize("size", [1, 5, 1000])
@@ -138,11 +135,31 @@ def test_json_that_is_too_deep_to_be_read_is_text() -> None:
     assert said("json_tools", text, size=60_000) == (text, [])
 
 
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("json_tools", " " * 60_000),
+        ("json_tools", "<tool_call>{</tool_call>" * 1500),
+        ("gemma4", "<|tool_call>call:now{a<tool_call|>" * 500),
+        ("glm47", f"<tool_call>now<arg_key>{' ' * 4000}</tool_call>"),
+        ("minimax_m2", f'<minimax:tool_call><invoke name="now"><parameter {"name=a " * 600}</minimax:tool_call>'),
+        ("minicpm5", f'<function name="now"><param name={" " * 30_000}{"a" * 30_000}</function>'),
+        ("minicpm5", f"<function name=now{' ' * 60_000}</function>"),
+        ("kimi_k3", '<|open|>tools<|sep|><|open|>call tool="now" x<|sep|><|open|>argument ' + 'key="a" ' * 8000),
+    ],
+)
+def test_text_that_is_much_like_calls_takes_no_time(kind: str, text: str) -> None:
+    began = process_time()
+    assert said(kind, text, size=9) == (text, [])
+    assert process_time() - began < 3
+
+
 def test_text_that_cannot_be_a_call_is_not_held_back() -> None:
     held = ("{", ' {"na', '{"name": "wr', "```js", "``` {")
     for text in (*held, '{"age', '{"name": "wo', "```python"):
-        splitter = Splitter(tokenizer_of("json_tools"), TOOLS, reasoning=True, thinks=False)
+        splitter = splitter_of("json_tools")
         assert splitter.add(text).text == ("" if text in held else text)
+    assert splitter.add('<tool_call>{"name": now}</tool_call> Tak').text == '<tool_call>{"name": now}</tool_call> Tak'
 
 
 @pytest.mark.parametrize(
@@ -160,7 +177,49 @@ def test_a_call_that_is_cut_is_no_text(text: str, kept: str) -> None:
     assert (said("json_tools", text)[0] == kept) == (text == kept)  # what the model ends there is text
 
 
-@pytest.mark.parametrize("size", [1, 1000])
-def test_line_ends_after_markers_of_reasoning_are_left_out_however_they_come(size: int) -> None:
-    marked = {"think_start": "<think>", "think_end": "</think>"}
-    assert taken_apart("<think>\n\nHm.</think>\n\nTak.", size, **marked) == ("Hm.", "Tak.", [])
+HARMONY: dict[str, Any] = {"tool_parser": None, "tool_call_start": None, "chat_template": "<|channel|>analysis"}
+THOUGHT = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant"
+COMMENTARY, FINAL = "<|channel|>commentary", "<|channel|>final"
+WRITE = 'to=functions.write <|constrain|>json<|message|>{"path": "a"}'
+THINK = {"think_start": "<think>", "think_end": "</think>"}
+MARKED = ("<|open|>response<|sep|>", "<|close|>response<|sep|>")
+
+
+@pytest.mark.parametrize(
+    ("kind", "own", "text", "parts"),
+    [
+        *(
+            ("json_tools", HARMONY, *row)
+            for row in (
+                (f"{THOUGHT}{FINAL}<|message|>Tak. <a|b>", ("Hm.", "Tak. <a|b>", [])),
+                (f"{THOUGHT}{FINAL} <|constrain|>json<|message|>{{}}", ("Hm.", "{}", [])),
+                (f"{THOUGHT}{COMMENTARY} {WRITE}", ("Hm.", "", ["write"])),
+                (f"{THOUGHT} {WRITE.replace('<|constrain|>', COMMENTARY)}", ("Hm.", "", ["write"])),
+                (f"<|channel|>analysis {WRITE}", ("", "", ["write"])),
+                (f"{COMMENTARY}<|message|>A.<|end|><|start|>assistant{THOUGHT}{FINAL}<|message|>B", ("Hm.", "A.B", [])),
+                (f"{THOUGHT}{COMMENTARY} {WRITE.replace('write', 'r')}", ("Hm.", ' to=functions.r{"path": "a"}', [])),
+                ('{"a": 1}', ("", '{"a": 1}', [])),
+            )
+        ),
+        # A call ends reasoning that has no end.
+        *(
+            (kind, THINK, f"<think>{text}", parts)
+            for kind in ("json_tools", "qwen3_coder", "glm47")
+            for call in [as_written(kind, NOW)]
+            for text, parts in (
+                (f"Hm. {call}", ("Hm. ", "", ["now"])),
+                (f"Hm. {call}</think>Tak.", (f"Hm. {call}", "Tak.", [])),
+                ("A <tool_call> is text.", ("A <tool_call> is text.", "", [])),
+            )
+        ),
+        ("json_tools", THINK, "<think>\n\nHm.</think>\n\nTak.", ("Hm.", "Tak.", [])),
+        ("json_tools", {"structural_markers": MARKED}, "Tak.".join(MARKED), ("", "Tak.", [])),
+    ],
+)
+def test_reasoning_text_and_calls_are_told_apart(kind: str, own: Any, text: str, parts: Any) -> None:
+    for size in (1, 6, 10**6):
+        whole = added(splitter_of(kind, **own), text, size)
+        assert (whole.reasoning, whole.text, [call.name for call in whole.calls]) == parts
+        if text.endswith(WRITE):
+            whole = added(splitter_of(kind, **own), text[:-1], size, cut=True)
+            assert not whole.text.strip() and not whole.calls
