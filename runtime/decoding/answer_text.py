@@ -47,9 +47,9 @@ class AnswerText:
         self._tokenizer, self._detokenizer = tokenizer, tokenizer.detokenizer
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._left_out = " " if own_text and self._tokens and self._tokens.leading_space else ""
-        markers = (tokenizer.think_start or "", tokenizer.think_end or "")
+        markers = [tokenizer.think_start or "", tokenizer.think_end or ""]
         if has_channels(tokenizer):
-            markers = ("<|channel|>", "<|channel|>final<|message|>")
+            markers = ["<|channel|>", "<|channel|>final", "<|message|>"]
         self._stops = StopStrings(stop_strings, reasoning=markers if reasoning else ("", ""), thinks=thinks)
 
     def add(self, token: int) -> str:

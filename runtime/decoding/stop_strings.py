@@ -58,12 +58,13 @@ class StopStrings(MarkedText):
     """
 
     def __init__(
-        self, strings: str | Sequence[str], *, reasoning: tuple[str, str] = ("", ""), thinks: bool = False
+        self, strings: str | Sequence[str], *, reasoning: Sequence[str] = ("", ""), thinks: bool = False
     ) -> None:
         """End at any of ``strings``, or at a single one.
 
-        What stands between the markers of ``reasoning`` before an answer ends nothing, nor do line ends after them.
-        The text begins with the first marker, or without it if it ``thinks`` already.
+        What stands before an answer, from the first marker of ``reasoning`` to the last one, ends nothing, nor do line
+        ends after it; the markers follow each other. The text begins with the first, or without it if it ``thinks``
+        already.
         """
         super().__init__()
         self._strings = list(filter(None, [strings] if isinstance(strings, str) else strings))
@@ -80,10 +81,11 @@ class StopStrings(MarkedText):
         return self._certain, self._reached
 
     def _take_apart(self) -> Iterator[None]:
-        begin, end = self._reasoning
+        begin, *ends = self._reasoning
         thinks = self._thinks or (begin != "" and (yield from self._begins_with(begin)))
-        if thinks and end:
-            self._write((yield from self._write_up_to(end)))
+        if thinks and all(ends):
+            for end in ends:
+                self._write((yield from self._write_up_to(end)))
             while not (answer := self._held.lstrip("\n")):
                 self._write(self._held)
                 self._held = ""

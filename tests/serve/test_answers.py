@@ -129,13 +129,14 @@ def test_probabilities_of_a_text_are_in_columns_and_end_with_it(server: Server) 
     assert len("".join(stopped.logprobs.tokens)) >= len(stopped.text)
 
 
+@pytest.mark.parametrize("form", ["", " <|constrain|>json"])
 @pytest.mark.parametrize("before", ["<|channel|>analysis<|message|>Hm END.<|end|><|start|>assistant", ""])
 def test_stop_texts_of_gpt_oss_end_its_final_channel(
-    chatting: Server, monkeypatch: pytest.MonkeyPatch, before: str
+    chatting: Server, monkeypatch: pytest.MonkeyPatch, before: str, form: str
 ) -> None:
     tokenizer = chatting.engine.model.tokenizer._tokenizer
     monkeypatch.setattr(tokenizer, "chat_template", f"{tokenizer.chat_template}{{# <|channel|>analysis #}}")
-    choice = chat(chatting, f"{before}<|channel|>final<|message|>Tak. END Nie.", stop=["END"])
+    choice = chat(chatting, f"{before}<|channel|>final{form}<|message|>Tak. END Nie.", stop=["END", "json"])
     assert choice.message.content == "Tak. "
     assert getattr(choice.message, "reasoning", "") == ("Hm END." if before else "")
 
