@@ -43,23 +43,25 @@ _State: TypeAlias = Any  # of a sequence: that of the one dictionary, or a list 
 
 
 class Calibration:
-    """For each level of stated probability, the share of it that came true."""
+    """For each level of stated probability, the share of it that came true.
 
-    __slots__ = ("_right", "_stated")
+    Attributes:
+        shares: Right guesses of each level / the sum of their stated probabilities.
+    """
+
+    __slots__ = ("_right", "_stated", "shares")
 
     def __init__(self, shares: Sequence[float], weight: float) -> None:
         """Begin with a share for each level, which counts as much as guesses of which ``weight`` in all is said."""
         self._right = [weight * share for share in shares]
         self._stated = [weight] * len(shares)
-
-    def share(self, level: int) -> float:
-        """Right guesses of this level / the sum of their stated probabilities."""
-        return self._right[level] / self._stated[level]
+        self.shares = [*shares]
 
     def learn(self, level: int, stated: float, right: bool) -> None:
         """Learn whether a guess was right of which ``stated`` was said."""
         self._right[level] += right
         self._stated[level] += stated
+        self.shares[level] = self._right[level] / self._stated[level]
 
 
 def tenth(probability: float) -> int:
@@ -172,10 +174,10 @@ class LookupDrafter(Drafter):
             if length:
                 copied = token = self._copied(place, tokens)
                 says = _says(found, copied)
-                source, likely = _HISTORY | (_DICTIONARY if says else 0), self._repeats[says].share(length)
+                source, likely = _HISTORY | (_DICTIONARY if says else 0), self._repeats[says].shares[length]
             if found is not None and found[0] != copied:
                 known, level = self._known(found[1], length)
-                if (believed := min(1.0, found[1] * known.share(level))) >= likely:
+                if (believed := min(1.0, found[1] * known.shares[level])) >= likely:
                     source, token, likely = _DICTIONARY, found[0], believed
             probability *= likely
             if not source or probability < self._min_probability:

@@ -58,8 +58,10 @@ def mirrored(operation: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @wraps(operation)
     def run(*arguments: _P.args, **named: _P.kwargs) -> _R:
-        leader = next((each.leader for each in arguments if isinstance(each, Spread) and each.leader), None)
-        if leader is None:
+        for each in arguments:
+            if isinstance(each, Spread) and (leader := each.leader) is not None:
+                break
+        else:
             return operation(*arguments, **named)
         outcome: Any = FAILED
         with uninterrupted():

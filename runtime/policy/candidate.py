@@ -73,15 +73,19 @@ def best(
     longest = min(len(costs) - 1, max([len(each.probabilities) for text in texts for each in text], default=0))
     if not longest:
         return 0, [NO_CANDIDATE] * len(texts), 0.0
-    expected = [[(each.expected(longest), each) for each in text or (NO_CANDIDATE,)] for text in texts]
-    found: tuple[int, Sequence[Candidate], float] = 0, [NO_CANDIDATE] * len(texts), 0.0
-    for length in range(1, longest + 1):
-        picks = [max(text, key=lambda one: one[0][length]) for text in expected]
-        tokens = sum([promised[length] for promised, _ in picks]) / len(texts)
-        worth = tokens - rate * (costs[length] - costs[0])
-        if worth > found[2] or (found[0] and worth == found[2]):
-            found = length, [candidate for _, candidate in picks], worth
-    return found
+    offered = [text or (NO_CANDIDATE,) for text in texts]
+    expected = [[each.expected(longest) for each in text] for text in offered]
+    most = [map(max, *text) if len(text) > 1 else text[0] for text in expected]  # of each, by draft length
+    length, worth = 0, 0.0
+    for k, tokens in enumerate(map(sum, zip(*most, strict=True))):
+        found = tokens / len(texts) - rate * (costs[k] - costs[0])
+        if k and (found > worth or (length and found == worth)):
+            length, worth = k, found
+    if not length:
+        return 0, [NO_CANDIDATE] * len(texts), 0.0
+    both = zip(expected, offered, strict=True)
+    picks = [max(zip(tokens, text, strict=True), key=lambda one: one[0][length])[1] for tokens, text in both]
+    return length, picks, worth
 
 
 def cost_of(proposals: Sequence[Proposal], costs: Sequence[float]) -> float:
