@@ -273,7 +273,8 @@ class Loop:
         # MLX limits what is under way, so handing over a pass can last until the one before it is done. Then the first
         # of several passes begun ahead seems too long, and the last one too short.
         policy = self.policy if shared or not launched else launched[0].text.policy
-        if policy.is_automatic and launched and (shared or bool(width) != bool(self._flights)):
+        timed = shared or (bool(width) != bool(self._flights) and not any(each.text.repeatable for each in launched))
+        if timed and launched and policy.is_automatic:
             context = max([each.text.drafters.context for each in launched])
             policy.observe(width, self._pass_seconds, context, drafted=width > 1, texts=len(all_launched))
         if shared:

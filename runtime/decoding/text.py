@@ -68,6 +68,8 @@ class Text:
                 require_tokens("logit_bias", processor.tokens, vocabulary)
         self.constraint = None if settings.grammar is None else settings.grammar.constraint(vocabulary)
         self.randomness = Randomness(settings.seed)  # to be entered whenever something is drawn
+        # Whether the same seed has to draw the same again: then drafts depend neither on time nor on other texts.
+        self.repeatable = settings.seed is not None and settings.sampler is not None
         self.statistics = DraftStatistics() if settings.statistics is None else settings.statistics
         self.statistics.policy = policy if policy.is_automatic else None
         draw = draw_for(settings.verify, settings.sampler, self.processors, vocabulary)
@@ -147,7 +149,7 @@ class Text:
         settings, refed, most = self.settings, len(self.refeed), self.remaining
         if refed:  # a pass without drafts takes in all that is fed again, and the next one is short again
             most = min(most, self._longest_pass - refed)
-        if settings.seed is not None and settings.sampler is not None:  # what it draws must not depend on other texts
+        if self.repeatable:  # as many as in passes that others share
             most = min(most, WIDTH - 1 - refed)
         if self._exact_until is not None:
             most = min(most, self._exact_until - self._held() - refed - 1)
