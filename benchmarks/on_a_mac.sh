@@ -49,7 +49,7 @@ else
   fetch qwen2.5-1.5b Qwen/Qwen2.5-1.5B-Instruct 4
   fetch llama-3.2-1b meta-llama/Llama-3.2-1B-Instruct 4
   fetch gemma-3-4b google/gemma-3-4b-it 8
-  have wiki "$bin/hf" download --repo-type dataset wikimedia/wikipedia --include '20231101.pl/*' --include '20231101.uk/*' \
+  "$bin/hf" download --repo-type dataset wikimedia/wikipedia --include '20231101.pl/*' --include '20231101.uk/*' \
     --local-dir "$folder/wiki"
 fi
 

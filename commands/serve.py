@@ -128,11 +128,11 @@ def serve(model: str, host: str, port: int, log_level: str, chat_template: str |
     Example:
         spectool serve --model ./Bielik-11B --dict pl.dict --port 8080
     """
-    sources = sources_of(options)
     alone = options["kv_bits"] is not None
     if alone and (options["batch"] or 1) > 1:
         raise click.UsageError(f"--batch {options['batch']}: with --kv-bits, requests are answered one after the other")
     follow_rank_0(model, options["pipeline"], options["adapter_path"])
+    sources = sources_of(options)  # which only rank 0 needs
     sampling = pop_settings(options)
     started = ServerOptions(model=model, chat_template=chat_template, sampling=sampling, **options)
     handler = logging.StreamHandler()

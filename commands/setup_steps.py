@@ -116,8 +116,10 @@ class Setup:
         if not packs and not self.corpora:
             raise CorpusError(
                 f"{language}: no pack of this language is bundled. Name text with --corpus FILE, or a pack with --pack "
-                "FILE, such as one of its Wikipedia: hf download --repo-type dataset wikimedia/wikipedia --include "
-                f"'20231101.{language}/*' --local-dir DIR && spectool pack DIR --language {language} -o {language}.pack"
+                "FILE, such as one of its Wikipedia (which needs pip install 'spectool[parquet]'): "
+                "hf download --repo-type dataset wikimedia/wikipedia --include "
+                f"'20231101.{language}/train-00000*' --local-dir DIR && spectool pack DIR --language {language} "
+                f"-o {language}.pack"
             )
         return packs
 

@@ -265,7 +265,7 @@ def _require_few_remainders(rules: Any) -> None:
                 with suppress(ValueError, RecursionError):  # which the parser will say
                     left.append(json.JSONDecoder().raw_decode(each, schema.end())[0])
         elif isinstance(each, Mapping):
-            left += each.values()
+            left += [inner for name, inner in each.items() if name not in ("const", "enum", "default", "examples")]
             if type(of := each.get("multipleOf")) in (int, float):
                 digits = Decimal(repr(of)).as_tuple().digits
                 multiple = math.lcm(multiple, int("".join(map(str, digits)).rstrip("0") or 1))

@@ -92,7 +92,8 @@ def error_document(path: str, refusal: RequestRefused) -> dict[str, Any]:
     if param is not None and protocol:
         own = own_name(path, param)
         # Which of a chat's messages and tools it is says nothing to its client.
-        message, param = own + re.sub(r"^\[\d+\](\.function)?", "", message.removeprefix(param)), own
+        number = r"^\[\d+\](\.function)?" if param in ("messages", "tools") else "^$"
+        message, param = own + re.sub(number, "", message.removeprefix(param)), own
     kind = _KINDS.get(status, "server_error" if status >= 500 else "invalid_request_error")
     if protocol != MESSAGES:
         return {"error": {"message": message, "type": kind, "param": param, "code": refusal.code}}

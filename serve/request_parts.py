@@ -1,7 +1,6 @@
 """What stands inside the fields of requests: messages, tools, and what answers have to look like; and what reads it."""
 
-from collections.abc import Iterator, Set
-from itertools import islice
+from collections.abc import Set
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
@@ -12,6 +11,7 @@ from spectool.serve.errors import quoted, wrong_field
 Text = Annotated[str, Field(min_length=1)]
 _JSONSchema = dict[str, Any] | bool
 _OBJECT: dict[str, Any] = {"type": "object"}
+_MOST_UNREAD = 1000  # fields that are named as without effect
 CUSTOM: dict[str, Any] = {
     "type": "object",
     "properties": {"input": {"type": "string", "description": "What the tool is given"}},
@@ -85,24 +85,28 @@ def noted(value: Any) -> Any:
     return value
 
 
-def unread(value: Any) -> Iterator[str]:
-    """The paths of the first thousand fields in a value that were not read; the type of an object if only that was."""
-    return islice(_unread(value, ""), 1000)
+def unread(value: Any) -> set[str]:
+    """The paths of up to a thousand fields in a value that were not read; the type of an object if only that was."""
+    found = set[str]()
+    _add_unread(value, "", found)
+    return found
 
 
-def _unread(value: Any, path: str) -> Iterator[str]:
+def _add_unread(value: Any, path: str, found: set[str]) -> None:
+    if len(found) >= _MOST_UNREAD:
+        return
     if isinstance(value, list):
         for each in value:
-            yield from _unread(each, path)
+            _add_unread(each, path, found)
     elif isinstance(value, Noted) and value.read == {"type"} <= value.keys():
-        yield f"{path}.{value['type']}"
+        found.add(f"{path}.{value['type']}")
     elif isinstance(value, Noted) and value.read:
         for name, inner in value.items():
             place = f"{path}.{name}".removeprefix(".")
             if name in value.read:
-                yield from _unread(inner, place)
-            elif inner is not None and place != f"{path}.type":
-                yield place
+                _add_unread(inner, place, found)
+            elif inner is not None and place != f"{path}.type" and len(found) < _MOST_UNREAD:
+                found.add(place)
 
 
 class Given(BaseModel):

@@ -161,7 +161,9 @@ def _in_order(messages: _Messages) -> _Messages:
     for is_result, group in groupby(messages, lambda message: message["role"] == "tool"):
         some = list(group)
         if not is_result:
-            places = {str(call.get("id")): place for place, call in enumerate(some[-1].get("tool_calls", ()))}
+            calls = some[-1].get("tool_calls", ())
+            places = {str(call.get("id")): place for place, call in enumerate(calls)}
+            places = places if len(places) == len(calls) else {}
         elif all(str(message.get("tool_call_id")) in places for message in some):
             some.sort(key=lambda message: places[str(message.get("tool_call_id"))])
         result += some

@@ -7,6 +7,7 @@ class name. If the rebuilt one encodes differently from ``tokenizer.json``, it i
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,10 @@ def open_tokenizer(source: Any) -> Tokenizer:
         return cached
     require_on_hub(name)
     loaded = _load_with_transformers(name)
-    return cached_tokenizer(name) or _from_transformers(name, loaded, ())  # with the ends of text next to it
+    with suppress(TokenizerError):  # what else was fetched may be half there
+        if (cached := cached_tokenizer(name)) is not None:  # with the ends of text next to it
+            return cached
+    return _from_transformers(name, loaded, ())
 
 
 def cached_tokenizer(name: str) -> Tokenizer | None:

@@ -265,7 +265,7 @@ class Tokenizer:
         data = b"".join(map(self.token_bytes.__getitem__, ids := list(ids)))
         if not (self._removes_space and data.startswith(b" ")):
             return data
-        name = self.backend.id_to_token(ids[0]) or ""
+        name = self.backend.id_to_token(next(token for token in ids if self.token_bytes[token])) or ""
         # Metaspace removes its sign, and no space that is written in another way, as in an added token or ``<0x20>``.
         signs = tuple(step["replacement"] for step in self.steps("decoder") if step["type"] == "Metaspace")
         return data[1:] if name.startswith(signs or "") else data

@@ -14,6 +14,7 @@ from spectool.lab.drawing.next_tokens import NextTokens, draw_tokens
 from spectool.lab.drawing.scorer import ModelScorer
 from spectool.lab.drawing.token_rows import TokenRows, spelling_table
 from spectool.runtime.drafters.drafter import Proposal, accepted_length
+from spectool.runtime.drafters.drafting import Drafting
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.sampling.verification import Draw
@@ -110,11 +111,11 @@ class DrawingDrafter(TranslatedDrafter):
         super().start(prompt)
         self._tokens = list(prompt)
 
-    def propose(self, limit: int) -> Proposal:
-        """The translated draft, drawn or guessed, cut to ``limit`` target tokens."""
+    def drafting(self, limit: int) -> Drafting[Proposal]:
+        """The translated draft, drawn in one step or guessed, cut to ``limit`` target tokens."""
         proposal = self._drawn(self._draw, limit) if self._draw is not None and limit > 0 else None
         if proposal is None:
-            proposal = super().propose(limit)
+            proposal = yield from super().drafting(limit)
         self._proposed = proposal.tokens
         return proposal
 

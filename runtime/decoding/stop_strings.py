@@ -38,7 +38,9 @@ class MarkedText:
     def _write_up_to(self, *markers: str, by_end: bool = False) -> Generator[None, None, str]:
         """Let through what precedes the marker that begins first, or ends first; it is dropped and returned."""
         while not (found := [(place, each) for each in markers if (place := self._held.find(each)) >= 0]):
-            held_back = max((overlap(self._held, each) for each in markers if self._holds_back()), default=0)
+            # A space at the end of a text that is cut there is text, though markers can begin with one.
+            looked_for = [each.lstrip() if self._last else each for each in markers if self._holds_back()]
+            held_back = max((overlap(self._held, each) for each in looked_for), default=0)
             certain = len(self._held) - held_back
             self._write(self._held[:certain])
             self._held = self._held[certain:]

@@ -63,7 +63,8 @@ def _messages(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for block in content:
         kind = block.get("type") if isinstance(block, dict) else None
         if kind == "thinking":
-            own["reasoning_content"] = own.get("reasoning_content", "") + str(block.get("thinking") or "")
+            if thought := str(block.get("thinking") or ""):
+                own["reasoning_content"] = own.get("reasoning_content", "") + thought
         elif kind == "tool_use":
             arguments = json.dumps(block.get("input") or {}, ensure_ascii=False)
             own.setdefault("tool_calls", []).append(called(block.get("id"), block.get("name"), arguments))

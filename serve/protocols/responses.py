@@ -21,6 +21,7 @@ from spectool.serve.protocols.common import (
 from spectool.serve.request_parts import CUSTOM, joined, noted
 from spectool.serve.requests import ChatRequest
 
+_THOUGHTS = "summary_text", "reasoning_text", "text"  # parts of reasoning
 _OTHERS_SIDE = ("web_search_call", "file_search_call")  # what came of it stands in messages
 _PARTS = {"text": "output_text", "reasoning": "reasoning_text"}  # of an item's content, by the kind of its block
 
@@ -129,8 +130,7 @@ def _messages(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
             result = joined(item.get("output") or "", "input", of_tool=True)
             messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": result})
         elif kind == "reasoning":
-            parts = item.get("content") or item.get("summary") or []
-            if thought := "\n".join(joined(part, "input") for part in (parts if isinstance(parts, list) else [parts])):
+            if thought := _thought(item.get("content")) or _thought(item.get("summary")):
                 message = own("content", "tool_calls")
                 message["reasoning_content"] = message.get("reasoning_content", "") + thought
         elif kind == "message":
@@ -143,6 +143,16 @@ def _messages(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
             problem = "expected messages, reasoning, calls of functions and custom tools, and their outputs"
             raise wrong_field("input", f"{problem}, got {quoted(kind)}")
     return messages
+
+
+def _thought(parts: Any) -> str:
+    """The text of reasoning, of which what is no text is left out."""
+    texts = []
+    for part in parts if isinstance(parts, list) else [parts]:
+        if isinstance(part, dict):
+            part = part.get("text") if part.get("type", "text") in _THOUGHTS else None
+        texts += [part] if part and isinstance(part, str) else []
+    return "\n".join(texts)
 
 
 class ResponseWriter(BlockWriter):

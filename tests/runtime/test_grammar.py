@@ -284,6 +284,7 @@ def written(grammar: Grammar, wanted: str, count: int = 90) -> str | None:
         ({"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 1}, "7", None),
         ("[0-9]{10,40}", "7", "7" * 40),
         ({"const": 10**24}, "1", None),
+        ({"const": {"multipleOf": 10000019}}, "{", None),
     ],
 )
 def test_numbers_end_and_are_of_the_schema(schema: Any, wanted: str, text: str | None) -> None:

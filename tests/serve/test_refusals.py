@@ -181,7 +181,7 @@ def test_wrong_values_are_refused_in_the_form_and_with_the_names_of_the_protocol
         (RESPONSES, {"input": [{"type": "item_reference", "id": "msg_1"}]}, 'input: .*store: false.*"msg_1"'),
         (RESPONSES, {"instructions": "a", "input": [{"role": "nobody"}]}, r'input\.role: .+, got "nobody"'),
         (MESSAGES, {"tools": [{"type": "web_search"}, {"name": "f", "strict": 5}]}, r"tools\.strict: .+, got 5"),
-        (f"{MESSAGES}/count_tokens", {"messages": [USER], "stop_sequences": [5]}, "stop_sequences: .+, got 5"),
+        (f"{MESSAGES}/count_tokens", {"messages": [USER], "stop_sequences": [5]}, r"stop_sequences\[0\]: .+, got 5"),
     ],
 )
 def test_an_error_names_the_place_and_what_is_there(server: Server, path: str, body: Any, problem: str) -> None:

@@ -100,10 +100,12 @@ def test_one_artificial_space_is_taken_off_each_edge() -> None:
     [  # Metaspace removes its own sign alone, and after Fuse there are no single tokens
         ([decoders.ByteFallback(), decoders.Metaspace()], [5, 2], b"  a"),
         ([decoders.ByteFallback(), decoders.Metaspace()], [2, 2], b"a a"),
+        ([decoders.ByteFallback(), decoders.Metaspace()], [1, 2], b"a"),  # after a special token
         ([decoders.Replace("▁", " "), decoders.Fuse(), decoders.ByteFallback()], [2, 5], b" a<0x20>"),
     ],
 )
 def test_spaces_and_byte_tokens_as_the_decoder_reads_them(steps: list[Any], ids: list[int], expected: bytes) -> None:
-    backend = Backend(models.WordLevel({"?": 0, "▁a": 2, "<0x20>": 5}, unk_token="?"))
+    backend = Backend(models.WordLevel({"?": 0, "<s>": 1, "▁a": 2, "<0x20>": 5}, unk_token="?"))
+    backend.add_special_tokens(["<s>"])
     backend.decoder = decoders.Sequence(steps)
     assert open_tokenizer(backend).bytes_of(ids) == expected == backend.decode(ids).encode()

@@ -15,13 +15,13 @@ from spectool.build.packs.stage import _arrays
 from spectool.corpora import open_corpus
 
 
-@given(st.integers(2_000, 1_000_000), st.floats(0.5, 8), st.floats(0.8, 1), st.floats(0, 2))
-def test_the_room_is_used(limit: int, first: float, power: float, with_them: float) -> None:
+@given(st.integers(2_000, 1_000_000), st.floats(0.5, 8), st.floats(0.8, 1), st.floats(0, 2), st.floats(0, 0.9))
+def test_the_room_is_used(limit: int, first: float, power: float, with_them: float, fixed: float) -> None:
     """Rows bring others with them, and the more there are, the less each takes."""
 
     def choose(most: int) -> tuple[int, dict[str, Any], dict[str, Any]]:
         rows = int(min(most, 300_000) * (1 + with_them))
-        return rows, {"x": np.zeros(int(first * rows**power), np.uint8)}, {"all": most >= 300_000}
+        return rows, {"x": np.zeros(int(fixed * limit + first * rows**power), np.uint8)}, {"all": most >= 300_000}
 
     found = arrays_within(limit, 1.5, choose, quiet)
     assert found is not None and found[0]["x"].nbytes <= limit

@@ -265,9 +265,13 @@ def test_what_is_almost_right_is_found(propose: Propose, translator: Callable[[s
 @pytest.mark.nightly
 @pytest.mark.parametrize("least", [0.0, 0.1])
 def test_the_loop_keeps_the_distribution_with_models(
-    least: float, translator: Callable[[str], DrawingTranslator]
+    least: float, translator: Callable[[str], DrawingTranslator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two small models, a cache on either side, and processors: all that a generation is made of."""
+    drawn = list[Any]()
+    monkeypatch.setattr(
+        "spectool.lab.drawing.drafter.draw_tokens", lambda *given: drawn.append(given) or draw_tokens(*given)
+    )
     name, runs, seed = "SentencePiece to byte-level", 700, 47
     pair, known = PAIRS[name], np.array(sorted(PAIRS[name].target_model.known))
     target, draft = (tiny_model(vocabulary=side.size, seed=3, scale=2.0) for side in (pair.target, pair.draft))
@@ -302,6 +306,7 @@ def test_the_loop_keeps_the_distribution_with_models(
         for places, row in zip(prefixes, logits, strict=True):
             weights = np.exp((row - row.max()) / SAMPLING.temp)
             joint[places] *= (weights / weights.sum()).reshape((len(known),) + (1,) * (LENGTH - size - 1))
+    assert len(drawn) > runs / 2
     counts = np.zeros_like(joint, dtype=np.int64)
     np.add.at(counts, tuple(np.searchsorted(known, tokens).T), 1)
     values = [p_value(counts.sum(axis=part), joint.sum(axis=part)) for part in PARTS]
