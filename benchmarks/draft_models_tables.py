@@ -22,7 +22,7 @@ def tables() -> Iterator[str]:
     rows = {(row["target"], row["draft"], row["source"]): row for row in kept}  # the last of each
     costs = tuple(f"at {cost}" for cost in COSTS)
     yield _table(
-        ("your model, 4 bits", "look-ups", *costs, f"a draft token on {CHIP}", "gain there"),
+        ("your model", "look-ups", *costs, f"a draft token on {CHIP}, 4 bits", "gain there"),
         (
             (model, f"{look_ups:.2f}", *(f"{speed:.2f}" for speed in both), *_on_chip(row, weights))
             for (target, draft, source), row in _in_order(rows)
@@ -89,7 +89,9 @@ def _on_chip(row: Mapping[str, Any], billions: float) -> tuple[str, str]:
     look_ups, both = _usual(row, f"{CHIP}, 4-bit")
     ends = [each.token for each in cost_range(CHIP, _DRAFT_BYTES, billions * 1e9 * _BYTES)]
     gains = sorted(100 * (np.interp(each, COSTS, both) / look_ups - 1) for each in ends)
-    return " to ".join(f"{each:.2f}" for each in ends), " to ".join(f"{round(each):+d}%" for each in gains)
+    return " to ".join(f"{each:.2f}" for each in ends), " to ".join(
+        dict.fromkeys(f"{round(each):+d}%" for each in gains)
+    )
 
 
 def _with_interval(figures: Sequence[float]) -> str:

@@ -129,6 +129,7 @@ def measure(model: Hollow, text: Sequence[int], cycles: int, options: dict[str, 
     microseconds = [1e6 * seconds for seconds in measured]
     return {
         "us": round(median(microseconds), 1),
+        "us 10%": round(quantiles(microseconds, n=10)[0], 1),
         "us 90%": round(quantiles(microseconds, n=10)[-1], 1),
         "cycles": len(measured),
         "tokens per pass": round(statistics.tokens_per_pass, 2),

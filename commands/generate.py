@@ -57,7 +57,7 @@ def generate(
     \b
     Examples:
         spectool generate --model ./Bielik-11B --dict pl.dict --prompt "Napisz list do sąsiada."
-        spectool generate --model ./Bielik-11B --draft-model ./Bielik-1.5B --temp 0.7 -p "Hej"
+        spectool generate --model ./Bielik-11B --draft-model gemma-3-270m-it-pl --temp 0.7 -p "Hej"
     """
     if show_drafts and (as_json or settings["stop_strings"]):
         raise click.UsageError("--show-drafts shows whole passes as they come: leave out --json and --stop")

@@ -1,4 +1,4 @@
 """The laboratory: what reproduces the papers' experiments, kept apart from the product.
 
-In: the product. Out: tables and pages. Nothing outside this folder imports it.
+In: the product. Out: tables, pages, Parquet files and draft models. Nothing outside this folder imports it.
 """

@@ -1,1 +1,1 @@
-"""What several commands share: options, loading what they name, output, and artifacts in words."""
+"""What several commands share: options, loading what they name, output and errors, and drafts in colour."""

@@ -223,3 +223,5 @@ def test_reasoning_text_and_calls_are_told_apart(kind: str, own: Any, text: str,
         if text.endswith(WRITE):
             whole = added(splitter_of(kind, **own), text[:-1], size, cut=True)
             assert not whole.text.strip() and not whole.calls
+        if parts[1] == "Tak.":
+            assert added(splitter_of(kind, **own), f"{text} ", size, cut=True).text == "Tak. "
