@@ -39,7 +39,7 @@ def measure_costs(
 
     In too few ``seconds`` for a slow model, by default `SECONDS` or as long as it needs, fewer sizes are measured, and
     none in a long context. Where the shortest passes of a size differ, other programs disturbed it, and it is not
-    final. Each step is told to ``progress`` in a line.
+    final. ``progress`` gets a line for each step.
 
     Raises:
         RuntimeUnsupported: The model's cache cannot be taken back, or its context is too short.

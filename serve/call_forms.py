@@ -2,7 +2,7 @@
 
 A call is read with all of its arguments, as they were written: strings with all their spaces, whole numbers with all
 their digits, and values of the types that the tool's schema allows. What cannot be read in that way is left over. No
-pattern takes more than linear time for a text, because a model can be told to write whatever is dear.
+pattern takes more than linear time for a text, because a user can have a model write the worst case.
 """
 
 import json

@@ -365,7 +365,7 @@ def _joined(all_: mx.array | None, one: mx.array | None, rows: int) -> mx.array 
 
 
 def _filled(one: mx.array | None, rows: int, other: mx.array | None, others: int) -> list[mx.array] | None:
-    """Two states, of so many rows; one that nothing has been fed to yet is zero, and both are None."""
+    """Two states with these rows, of which one that was never fed is zeros; None if neither was."""
     known = other if one is None else one
     if known is None:
         return None

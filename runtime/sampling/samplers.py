@@ -40,7 +40,7 @@ class Sampling:
     All settings are checked when it is made, and a wrong one raises `WrongSetting`.
     """
 
-    temp: float = SAMPLER["temp"].default  # 0 takes the most probable token, whatever the others are
+    temp: float = SAMPLER["temp"].default  # 0 takes the most probable token, and the others have no effect
     top_p: float = SAMPLER["top_p"].default  # mass of the most probable tokens that are kept; 0 for the first of them
     min_p: float = SAMPLER["min_p"].default  # least probability, as a share of the best token's; 0 for all
     min_tokens_to_keep: int = 1  # even where min_p would not
