@@ -98,6 +98,10 @@ class Dictionary(Artifact):
         self._first, self._ranks = first.astype(np.uint32).data, ranks.astype(np.uint32).data
         self._entry = np.where(ends, np.cumsum(ends) - 1, _NOWHERE).astype(np.int32).data  # by node
         self._next_token, self._probability = self.alphabet[following].data, probability.data
+        # The root's child of each rank, found at once; 0, the root itself, for none, and last for `_NOWHERE`.
+        newest = np.zeros(len(tokens) + 1, np.uint32)
+        newest[ranks[: children[0]]] = np.arange(1, children[0] + 1)
+        self._newest = newest.data
 
     def _check_below(self, array: str, numbers: NDArray[Any], above: int, problem: str) -> None:
         self._expect(not len(numbers) or int(numbers.max()) < above, problem, array)
@@ -128,17 +132,19 @@ class Dictionary(Artifact):
     def look_up(self, state: State) -> Match | None:
         """What follows the longest context that a sequence with this state ends with; None if none is known."""
         first, ranks, entries = self._first, self._ranks, self._entry
-        node = length = 0
-        found = _NOWHERE
-        for depth, rank in enumerate(state, 1):
+        node = self._newest[state[0]] if state else 0
+        if not node:
+            return None
+        found, length = entries[node], 1
+        for depth, rank in enumerate(state[1:], 2):
             end = first[node + 1]
             place = bisect_left(ranks, rank, first[node], end)
             if place == end or ranks[place] != rank:
                 break
             node = place + 1
-            if entries[node] != _NOWHERE:
-                found, length = entries[node], depth
-        return Match(*self._proposal(found), length) if length else None
+            if (entry := entries[node]) != _NOWHERE:
+                found, length = entry, depth
+        return None if found == _NOWHERE else Match(*self._proposal(found), length)
 
     def entry(self, number: int) -> Entry:
         """The entry with a number from 0 to ``len(self) - 1``."""

@@ -8,7 +8,7 @@ import mlx.core as mx
 from spectool.runtime.caches.leaves import flatten
 from spectool.runtime.caches.rewinding import Checkpoints
 from spectool.runtime.groups.mirrored import mirrored
-from spectool.runtime.groups.rank_0 import forward
+from spectool.runtime.groups.rank_0 import forward, forward_of
 from spectool.runtime.mlx_lm_compat import maybe_quantize_kv_cache, windows
 
 PREFILL_TOKENS = 2048  # in a pass, where no logits are needed and nobody says another number
@@ -20,7 +20,7 @@ class OwnCache:
     def __init__(self, model: Any, entries: list[Any], quantised: tuple[int | None, int, int] = (None, 0, 0)) -> None:
         """Write on from the end of ``entries`` with ``model``; ``quantised`` to bits in groups, from a length on."""
         self.entries = entries
-        self._model, self._quantised = model, quantised
+        self._model, self._quantised, self._forward = model, quantised, forward_of(model)
         self.enter(0)
 
     def enter(self, length: int, *, exact_masks: bool = False) -> None:
@@ -37,7 +37,7 @@ class OwnCache:
     def launch(self, inputs: mx.array) -> mx.array:
         """The logits [1, tokens, vocabulary] of a pass over ``inputs`` [1, tokens]; lazy."""
         self.checkpoints.mark(inputs.size)
-        return forward(self._model, inputs, self.entries)
+        return self._forward(inputs, self.entries)
 
     def keep(self, wrong: int) -> int:
         """Take the latest tokens out again, ``wrong`` of them; return how many more had to be taken out."""

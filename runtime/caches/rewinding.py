@@ -19,11 +19,9 @@ from typing import Any, NamedTuple
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
-from spectool.runtime.caches.leaves import flatten, is_unused, trim
+from spectool.runtime.caches.leaves import ALWAYS_TRIMMABLE, flatten, is_unused, trim
 from spectool.runtime.groups.mirrored import Spread, mirrored
-from spectool.runtime.mlx_lm_compat import KVCache, QuantizedKVCache, windows
-
-_ALWAYS_TRIMMABLE = (KVCache, QuantizedKVCache)  # exactly these classes: any number of tokens can be cut off
+from spectool.runtime.mlx_lm_compat import windows
 
 
 class _Mark(NamedTuple):
@@ -130,7 +128,7 @@ class Checkpoints(Spread):
         if self._entries != self._cache:
             self._entries = list(self._cache)
             self._leaves = flatten(self._entries)
-            places = [place for place, leaf in enumerate(self._leaves) if type(leaf) not in _ALWAYS_TRIMMABLE]
+            places = [place for place, leaf in enumerate(self._leaves) if type(leaf) not in ALWAYS_TRIMMABLE]
             # Those that drop tokens, and others that may not be trimmable.
             self._windows = [place for place in places if isinstance(self._leaves[place], windows.WINDOWS)]
             self._others = [place for place in places if place not in self._windows]
@@ -175,7 +173,7 @@ class Checkpoints(Spread):
 
 def trims_freely(cache: Sequence[Any]) -> bool:
     """Whether any number of tokens can be cut off ``cache`` at any time, so that it needs no marks."""
-    return all(type(leaf) in _ALWAYS_TRIMMABLE for leaf in flatten(cache))
+    return all(type(leaf) in ALWAYS_TRIMMABLE for leaf in flatten(cache))
 
 
 def _handle(value: Any) -> Any:

@@ -64,7 +64,7 @@ class _Launched:
         """Choose tokens, unless they are chosen; lazy."""
         if self.chosen is None:
             try:
-                with self.text.randomness:
+                with self.text.choosing:
                     self.chosen = self.text.choose(self.logits, self.proposal)
             except Exception as error:  # a processor refuses the text
                 self.chosen = error
@@ -198,7 +198,8 @@ class Loop:
             logits = text.own.launch(mx.array([text.feed()], dtype=mx.int32))
         except Exception as error:
             return [_failed(text, error)]
-        launched = _Launched(text, text.proposal, logits[0, len(text.refeed) :])
+        rows = logits.squeeze(0)
+        launched = _Launched(text, text.proposal, rows[len(text.refeed) :] if text.refeed else rows)
         launched.choose()
         self._flights.append(_Flight([launched], decisions, len(text.inputs), now, now - began))
         return []
@@ -233,7 +234,7 @@ class Loop:
         if text.own.checkpoints.rewinds_one_token_only():
             text.unrewindable_at = text.yielded
         now = perf_counter()
-        ahead = _Launched(text, NOTHING, text.own.launch(chosen.tokens.astype(mx.int32)[None])[0])
+        ahead = _Launched(text, NOTHING, text.own.launch(chosen.tokens.astype(mx.int32)[None]).squeeze(0))
         # The choice has to wait where processors may refuse the text, which can end with this token, and where a seeded
         # generation sets its random state when the next cycle begins. A grammar has to know the token.
         if text.processors or text.constraint is not None or random_state:
@@ -274,7 +275,7 @@ class Loop:
         # of several passes begun ahead seems too long, and the last one too short.
         policy = self.policy if shared or not launched else launched[0].text.policy
         timed = shared or (bool(width) != bool(self._flights) and not any(each.text.repeatable for each in launched))
-        if timed and launched and policy.is_automatic:
+        if policy.is_automatic and timed and launched:
             context = max([each.text.drafters.context for each in launched])
             policy.observe(width, self._pass_seconds, context, drafted=width > 1, texts=len(all_launched))
         if shared:

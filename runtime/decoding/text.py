@@ -7,6 +7,7 @@ feeds those again first.
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import mlx.core as mx
@@ -68,6 +69,8 @@ class Text:
                 require_tokens("logit_bias", processor.tokens, vocabulary)
         self.constraint = None if settings.grammar is None else settings.grammar.constraint(vocabulary)
         self.randomness = Randomness(settings.seed)  # to be entered whenever something is drawn
+        greedy = settings.sampler is None and not self.processors
+        self.choosing = nullcontext() if greedy else self.randomness  # to be entered to choose tokens
         # Whether the same seed has to draw the same again: then drafts depend neither on time nor on other texts.
         self.repeatable = settings.seed is not None and settings.sampler is not None
         self.statistics = DraftStatistics() if settings.statistics is None else settings.statistics
@@ -243,8 +246,11 @@ class Text:
         choices = chosen[: current.positions]
         draft = tuple(proposal.tokens[: current.positions - 1])
         right = min(accepted_length(draft, choices), len(choices) - 1)
-        end = next((at for at, token in enumerate(choices[:right]) if token in self._stops), right)
-        committed = tuple(choices[: end + 1])
+        committed = tuple(choices[: right + 1])
+        for at, token in enumerate(committed[:right]):
+            if token in self._stops:
+                committed = committed[: at + 1]
+                break
         self.last, self._committed = committed[-1], self._committed + len(committed)
         self.ended = self.last in self._stops or self._committed >= self._max_tokens
         if self.constraint is not None:

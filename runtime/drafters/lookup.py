@@ -149,12 +149,15 @@ class LookupDrafter(Drafter):
         """Add committed tokens, and learn how well they were predicted."""
         for token in tokens:
             found, (place, length) = self._next(), self._repeat
-            copied = self._copied(place, ()) if length else None
+            copied = None
             if length:
-                self._repeats[_says(found, copied)].learn(length, 1.0, copied == token)
+                copied = self._history.tokens[place]
+                self._repeats[found and found[0] == copied].learn(length, 1.0, copied == token)
             if found is not None and found[0] != copied:
-                known, level = self._known(found[1], length)
-                known.learn(level, found[1], found[0] == token)
+                if length:
+                    self._against_repeat.learn(0, found[1], found[0] == token)
+                else:
+                    self._dictionary.learn(tenth(found[1]), found[1], found[0] == token)
             self._state, self._found = self._advance(self._state, token), _NOT_ASKED
             if self._with_history:
                 self._history.append(int(token))
@@ -163,7 +166,7 @@ class LookupDrafter(Drafter):
     def _chain(self, state: _State, repeat: Repeat, begun: Sequence[int], limit: int) -> Proposal:
         """A chain of guesses after the history and ``begun``."""
         place, length = repeat
-        first = len(begun)
+        history, held = self._history.tokens, len(self._history.tokens)
         tokens = list(begun)
         probabilities: list[float] = []
         probability = 1.0
@@ -172,12 +175,13 @@ class LookupDrafter(Drafter):
             found = self._next() if state is self._state else self._look_up(state)
             copied, source, likely = None, 0, 0.0
             if length:
-                copied = token = self._copied(place, tokens)
-                says = _says(found, copied)
+                copied = token = history[place] if place < held else tokens[place - held]
+                says = found and found[0] == copied
                 source, likely = _HISTORY | (_DICTIONARY if says else 0), self._repeats[says].shares[length]
             if found is not None and found[0] != copied:
-                known, level = self._known(found[1], length)
-                if (believed := min(1.0, found[1] * known.shares[level])) >= likely:
+                stated = found[1]
+                share = self._against_repeat.shares[0] if length else self._dictionary.shares[tenth(stated)]
+                if (believed := min(1.0, stated * share)) >= likely:
                     source, token, likely = _DICTIONARY, found[0], believed
             probability *= likely
             if not source or probability < self._min_probability:
@@ -188,16 +192,7 @@ class LookupDrafter(Drafter):
             tokens.append(token)
             probabilities.append(likely)
             sources |= source
-        return Proposal(tuple(tokens[first:]), _NAMES.get(sources, self.name), tuple(probabilities))
-
-    def _known(self, stated: float, length: int) -> tuple[Calibration, int]:
-        """What is known of a dictionary that states this, after a repeat of ``length`` tokens that goes another way."""
-        return (self._against_repeat, 0) if length else (self._dictionary, tenth(stated))
-
-    def _copied(self, place: int, tokens: Sequence[int]) -> int:
-        """The token at ``place`` of the history followed by ``tokens``."""
-        history = self._history.tokens
-        return history[place] if place < len(history) else tokens[place - len(history)]
+        return Proposal(tuple(tokens[len(begun) :]), _NAMES.get(sources, self.name), tuple(probabilities))
 
     def _next(self) -> Match | None:
         """What the dictionaries say after the text, looked up once."""
@@ -208,12 +203,10 @@ class LookupDrafter(Drafter):
 
     def _usable(self, repeat: Repeat) -> Repeat:
         """``repeat`` with length 0 where it is too short to go on with."""
-        return Repeat(repeat.follower, min(repeat.length, _LONGEST) if repeat.length >= self._shortest else 0)
-
-
-def _says(found: Match | None, copied: int | None) -> bool | None:
-    """Whether a dictionary says the same as a repeat; None where it knows nothing."""
-    return None if found is None else found[0] == copied
+        place, length = repeat
+        if length < self._shortest:
+            return Repeat(place, 0) if length else repeat
+        return Repeat(place, _LONGEST) if length > _LONGEST else repeat
 
 
 class _Dictionaries:

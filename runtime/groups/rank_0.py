@@ -43,6 +43,14 @@ def forward(model: Any, inputs: mx.array, cache: Any = None, *, logits: bool = T
     return leader.forward(inputs, cache, logits)
 
 
+def forward_of(model: Any) -> Callable[[mx.array, Any], mx.array]:
+    """`forward` of one model, for many passes: whether there are other ranks is looked up once."""
+    leader = leader_of(model)
+    if leader is not None:
+        return lambda inputs, cache: leader.forward(inputs, cache, True)
+    return lambda inputs, cache: model(inputs, cache=cache)
+
+
 def run_on_all_ranks(
     work: Callable[Concatenate[Any, list[Any], _P], _R],
     model: Any,

@@ -71,21 +71,20 @@ def best(
     ``rate`` tokens are usual. A pass has the same number of rows for every text.
     """
     longest = min(len(costs) - 1, max([len(each.probabilities) for text in texts for each in text], default=0))
-    if not longest:
-        return 0, [NO_CANDIDATE] * len(texts), 0.0
-    offered = [text or (NO_CANDIDATE,) for text in texts]
-    expected = [[each.expected(longest) for each in text] for text in offered]
-    most = [map(max, *text) if len(text) > 1 else text[0] for text in expected]  # of each, by draft length
     length, worth = 0, 0.0
-    for k, tokens in enumerate(map(sum, zip(*most, strict=True))):
-        found = tokens / len(texts) - rate * (costs[k] - costs[0])
-        if k and (found > worth or (length and found == worth)):
-            length, worth = k, found
+    if longest:
+        offered = [text or (NO_CANDIDATE,) for text in texts]
+        expected = [[each.expected(longest) for each in text] for text in offered]
+        most = [text[0] if len(text) == 1 else [*map(max, *text)] for text in expected]  # of each, by draft length
+        sums = most[0] if len(most) == 1 else [*map(sum, zip(*most, strict=True))]
+        for k in range(1, longest + 1):
+            found = sums[k] / len(texts) - rate * (costs[k] - costs[0])
+            if found > worth or (length and found == worth):
+                length, worth = k, found
     if not length:
         return 0, [NO_CANDIDATE] * len(texts), 0.0
-    both = zip(expected, offered, strict=True)
-    picks = [max(zip(tokens, text, strict=True), key=lambda one: one[0][length])[1] for tokens, text in both]
-    return length, picks, worth
+    places = [tokens.index(max(tokens)) for tokens in ([each[length] for each in text] for text in expected)]
+    return length, [text[at] for text, at in zip(offered, places, strict=True)], worth
 
 
 def cost_of(proposals: Sequence[Proposal], costs: Sequence[float]) -> float:

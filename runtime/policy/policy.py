@@ -129,18 +129,17 @@ class Policy:
         together = max(together, len(texts))
         if self.paused(together, least):
             return Choice([text for text, _ in texts], [NOTHING] * len(texts), rests=True)
-        drafters, limits, offered = list[TextDrafters](), list[int](), list[list[Candidate]]()
-        longest, context = least, 0
-        for text, limit in texts:
-            limit = min(limit, self.longest)
+        drafters = [text for text, _ in texts]
+        limits = [min(limit, self.longest) for _, limit in texts]
+        offered = [self.candidates(text.look_ups, limit) for text, limit in zip(drafters, limits, strict=True)]
+        for text in drafters:
             text.cycles += 1
-            longest, context = max(longest, limit), max(context, text.context)
-            drafters.append(text)
-            limits.append(limit)
-            offered.append(self.candidates(text.look_ups, limit))
-        costs = self.costs(longest, context, texts=together, refed=refed)
-        others = costs[least] - costs[0]  # for rows that the pass has in any case
-        costs = [cost - others for cost in level_rows(costs, least)]
+        context = max([text.context for text in drafters])
+        costs = self.costs(max(least, *limits), context, texts=together, refed=refed)
+        others = 0.0  # for rows that the pass has in any case
+        if least:
+            others = costs[least] - costs[0]
+            costs = [cost - others for cost in level_rows(costs, least)]
         tried = costs
         if together == 1 and costs[-1] > FAR_OFF and self.curve is not ASSUMED:
             tried = self.trials.costs(costs, self.drift().hoped(costs, 1 + refed))
@@ -176,7 +175,7 @@ class Policy:
             proposal = each.propose(self._models.most(each, limit))
             if proposal.distribution is not None:
                 proposal = proposal._replace(distribution=None)
-            found.append(Candidate(proposal, self.record(each.name).acceptance.probabilities(proposal.stated)))
+            found.append(Candidate(proposal, self._records[each.name].acceptance.probabilities(proposal.stated)))
         return found
 
     def learn(self, choice: Choice, committed: Sequence[Sequence[int]]) -> None:
@@ -186,7 +185,8 @@ class Policy:
             return
         for at, tokens in cycles:
             for each in choice.texts[at].slots:
-                self.record(each.name).learn_acceptance(each.proposal, tokens)
+                if each.proposal.tokens:
+                    self._records[each.name].learn_acceptance(each.proposal, tokens)
         asked, model = choice.asked.models, _model_of(choice.texts)
         record = None if model is None else self.record(model.name)
         if record is not None and not asked:

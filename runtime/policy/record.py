@@ -42,7 +42,7 @@ class Acceptance:
     def probabilities(self, stated: Sequence[float]) -> list[float]:
         """How probable tokens are, given what their drafter says of each."""
         share = self.share
-        return [min(1.0, share * each) for each in stated]
+        return [likely if (likely := share * each) < 1.0 else 1.0 for each in stated]
 
     def learn(self, stated: Sequence[float], right: int) -> None:
         """Learn that of the tokens judged, given what was said of each, the first ``right`` were right."""
@@ -116,10 +116,9 @@ class Record:
 
     def learn_acceptance(self, proposal: Proposal, committed: Sequence[int]) -> None:
         """Count how many tokens of a proposal were right, and the first wrong one."""
-        if proposal.tokens:
-            right = accepted_length(proposal.tokens, committed)
-            judged = proposal.stated[: min(right + 1, len(committed))]  # what outlasts the cycle was not contradicted
-            self.acceptance.learn(judged, right)
+        right = accepted_length(proposal.tokens, committed)
+        judged = proposal.stated[: min(right + 1, len(committed))]  # what outlasts the cycle was not contradicted
+        self.acceptance.learn(judged, right)
 
     def count(self, passes: int, tokens: int) -> None:
         """Count the tokens that some passes of a model have made."""
