@@ -40,7 +40,6 @@ class GenerationSettings:
         verify: ``rejection`` lets draft models draw their drafts by the request's own settings, and accepts those by
             rejection sampling, for which the sampler must be a `Sampling`. ``exact`` asks for exact match. None
             means rejection sampling with a `Sampling`, and exact match with other samplers and with none.
-        max_kv_size: Window of the cache in tokens, for models that do not make their own.
         prompt_cache: Cache to continue, one entry for each layer; None makes a new one.
         cached_tokens: Token ids that ``prompt_cache`` holds, so that drafters and processors see the whole text.
         prefill_step_size: Prompt tokens in one pass.
@@ -64,7 +63,6 @@ class GenerationSettings:
     grammar: "Grammar | None" = None
     seed: int | None = None
     verify: Literal["exact", "rejection"] | None = None
-    max_kv_size: int | None = None
     prompt_cache: list[Any] | None = None
     cached_tokens: Sequence[int] = ()
     prefill_step_size: int = 2048

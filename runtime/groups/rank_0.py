@@ -25,11 +25,11 @@ _R = TypeVar("_R")
 log = logging.getLogger(__name__)
 
 
-def make_prompt_cache(model: Any, max_kv_size: int | None = None) -> list[Any]:
+def make_prompt_cache(model: Any) -> list[Any]:
     """mlx-lm's prompt cache for ``model``, on all ranks."""
-    entries: list[Any] = mlx_lm_compat.make_prompt_cache(model, max_kv_size)
+    entries: list[Any] = mlx_lm_compat.make_prompt_cache(model)
     leader = leader_of(model)
-    return entries if leader is None else SpreadCache(entries, leader, max_kv_size)
+    return entries if leader is None else SpreadCache(entries, leader)
 
 
 def forward(model: Any, inputs: mx.array, cache: Any = None, *, logits: bool = True) -> mx.array:
@@ -98,7 +98,7 @@ class Leader(Link):
         if known.number is None:
             self.added(known)
             if isinstance(known, SpreadCache):
-                self.record("make", known.number, known.size)
+                self.record("make", known.number)
         return str(known.number)
 
     def record(self, name: str, *told: Any) -> None:
