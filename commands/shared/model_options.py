@@ -151,13 +151,6 @@ drafting_options = option_group(
         default=True,
         help="Time the model's passes when it first drafts here, until two measurements agree.",
     ),
-    _drafting(
-        "--verify",
-        type=click.Choice(["exact", "rejection"]),
-        default="rejection",
-        help="Above temperature 0: exact accepts draft tokens that equal the sampled ones; rejection accepts more of a "
-        "draft model's with the same tokenizer, by rejection sampling.",
-    ),
 )
 """What `sources_of` takes, and how much is drafted."""
 

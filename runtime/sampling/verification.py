@@ -24,7 +24,6 @@ from typing import cast
 
 import mlx.core as mx
 
-from spectool import RuntimeUnsupported
 from spectool.runtime.sampling.samplers import (
     LogitsProcessor,
     Sampler,
@@ -91,27 +90,6 @@ class Draw:
         mass = block_sum(chosen)[..., None]
         chosen = mx.where(mass > 0, chosen / mass, mx.softmax(logits.astype(mx.float32), axis=-1))
         return draw_from(chosen), chosen
-
-
-def draw_for(
-    verify: str | None, sampler: Sampler | None, processors: tuple[LogitsProcessor, ...], vocabulary: int
-) -> Draw | None:
-    """How drafts are drawn for rejection sampling, in ``vocabulary`` ids of the target; None for exact match.
-
-    Raises:
-        RuntimeUnsupported: ``verify`` is unknown, or asks for rejection sampling with a sampler that does not state its
-            distribution.
-    """
-    if verify not in (None, "exact", "rejection"):
-        raise RuntimeUnsupported(f"verify: expected 'exact' or 'rejection', got {verify!r}")
-    if verify == "exact" or sampler is None or (verify is None and not isinstance(sampler, Sampling)):
-        return None
-    if not isinstance(sampler, Sampling):
-        raise RuntimeUnsupported(
-            f"verify='rejection': expected a sampler with a known distribution, got {sampler!r}. "
-            "Pass spectool.runtime.Sampling(temp=…), or verify='exact'."
-        )
-    return Draw(sampler, processors, vocabulary) if sampler.temp else None
 
 
 def accept_or_resample(target: mx.array, draft: mx.array, distribution: mx.array) -> mx.array:
