@@ -36,7 +36,7 @@ from mlx_lm.models.cache import (
 )
 from mlx_lm.models.rope_utils import DynamicNTKScalingRoPE
 from mlx_lm.tokenizer_utils import TokenizerWrapper
-from mlx_lm.utils import get_total_parameters, sharded_load
+from mlx_lm.utils import get_total_parameters, quantize_model, sharded_load
 from mlx_lm.utils import load_model as load_parameters
 
 

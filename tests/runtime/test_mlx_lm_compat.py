@@ -26,6 +26,7 @@ PARAMETERS = {
     "sample_utils.apply_xtc": "logits xtc_probability xtc_threshold xtc_special_tokens",
     "utils.sharded_load": "repo pipeline_group tensor_group return_config tokenizer_config trust_remote_code",
     "utils.load_model": "model_path lazy strict",
+    "utils.quantize_model": "model config group_size bits",
     "models.cache.make_prompt_cache": "model",
     "models.cache.save_prompt_cache": "file_name cache metadata",
     "models.cache.load_prompt_cache": "file_name return_metadata",
