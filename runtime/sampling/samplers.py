@@ -125,15 +125,14 @@ class LogitBias:
                 raise WrongSetting("logit_bias", f"expected numbers up to {_LARGEST_BIAS:g}, got {bias!r} for {token}")
         self.tokens = token_ids(biases)
         self._values = mx.array([float(bias) for bias in biases.values()])
-        self._indices: mx.array | None = None
-        self._checked = -1  # vocabulary that has all the tokens
+        self._places: dict[int, mx.array] = {}  # of the tokens, by the size of a vocabulary that has all of them
 
     def __call__(self, tokens: mx.array, logits: mx.array) -> mx.array:
         """Logits [1, vocabulary] with the biases added; lazy."""
-        if logits.shape[-1] != self._checked or self._indices is None:
-            require_tokens("logit_bias", self.tokens, logits.shape[-1])
-            self._checked, self._indices = logits.shape[-1], mx.array(self.tokens)
-        return logits.at[:, self._indices].add(self._values)
+        if (size := logits.shape[-1]) not in self._places:
+            require_tokens("logit_bias", self.tokens, size)
+            self._places[size] = mx.array(self.tokens)
+        return logits.at[:, self._places[size]].add(self._values)
 
 
 def make_logits_processors(

@@ -4,13 +4,13 @@
 what was sampled.
 
 *Rejection sampling* accepts more of the drafts that were drawn from a known distribution q over the target's
-vocabulary; p is the target's. Alone, a draft x stands with probability min(1, p(x) / q(x)). In a block, a token that
-the target likes better than the draft makes up for one before it that it likes less, so that the longest beginning
-that may stand does, never a shorter one than token by token. After it comes a token drawn from what p has left; it is
-never the rejected draft, so that here, too, a draft is right where the two tokens are equal.
+vocabulary, as a block: the longest beginning that may stand does, and after it comes a token drawn from what the
+target's distribution p has left. It is never the rejected draft, so that here, too, a draft is right where the two
+tokens are equal.
 
-Both leave the target's distribution as it is. A guess without a distribution (dictionary, history, translated text)
-has all of q on itself: it stands with probability p(x), which is what exact match gives, for less work.
+Both leave the target's distribution as it is (docs/sampling.md has the proof). A guess without a distribution
+(dictionary, history, translated text) has all of q on itself: it stands with probability p(x), which is what exact
+match gives, for less work.
 
 Source: Sun et al. 2024, Block Verification Accelerates Speculative Decoding, Algorithm 2, Theorems 1 and 2. Token by
 token: Leviathan et al. 2023, Fast Inference from Transformers via Speculative Decoding, Algorithm 1 and Appendix A.1;
