@@ -44,7 +44,7 @@ def load_model(
     Raises:
         RuntimeUnsupported: mlx-lm cannot load or spread it; the message gives its reason.
     """
-    from spectool.runtime.groups.link import joined, world
+    from spectool.runtime.groups.link import joined, require_shareable, world
 
     if pipeline is None or world().size() == 1:
         return _load(name, adapter_path, lazy, chat_template)
@@ -52,8 +52,6 @@ def load_model(
         raise RuntimeUnsupported(
             f"{adapter_path}: a model on several processes takes no adapter. Fuse it with `mlx_lm.fuse` first"
         )
-    from spectool.runtime.groups.same_model import require_shareable
-
     with joined().working():
         model, tokenizer = _load(name, None, lazy, chat_template, spread="pipeline" if pipeline else "tensor")
         require_shareable(name, model)
@@ -88,8 +86,7 @@ def _load(
         settings |= {"chat_template": chat_template, "chat_template_type": None}
     try:
         if spread:
-            from spectool.runtime.groups.link import joined, world
-            from spectool.runtime.groups.same_model import require_same_model
+            from spectool.runtime.groups.link import joined, require_same_model, world
 
             with joined().waiting():  # whose error is none of the files
                 if local or source is not None:

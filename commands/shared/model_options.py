@@ -28,7 +28,6 @@ from spectool.commands.shared.options import (
 from spectool.runtime.settings import LONGEST_DRAFT, PENALTIES, SAMPLER, SETTINGS, Setting
 
 _LONG_PROMPT = 256  # tokens, which a large model reads for seconds
-_CHECKED_EVERY = 16  # passes in a group of processes, with --debug
 
 
 class DraftLength(Whole):
@@ -182,8 +181,7 @@ def follow_rank_0(model: str, pipeline: bool, adapter_path: Any = None) -> None:
 
     Returns on rank 0, and where there is one process.
     """
-    from spectool.runtime.groups import rank_0
-    from spectool.runtime.groups.meeting import joined, world
+    from spectool.runtime.groups.link import joined, world
 
     if world().size() == 1:
         if pipeline:
@@ -198,8 +196,6 @@ def follow_rank_0(model: str, pipeline: bool, adapter_path: Any = None) -> None:
             watch.end(SpectoolError(error))
 
     context.call_on_close(tell)
-    if context.find_root().params.get("debug"):
-        rank_0.checked_every = _CHECKED_EVERY
     if world().rank() == 0:
         return
 
