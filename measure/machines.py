@@ -30,7 +30,7 @@ from spectool.measure.chips import (
 )
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_model
-from spectool.runtime.machine import machine_name, weight_bytes
+from spectool.runtime.machine import blas_advice, machine_name, weight_bytes
 from spectool.runtime.mlx_lm_compat import get_total_parameters
 from spectool.runtime.policy.costs import known_costs, measured_draft_cost
 from spectool.runtime.policy.curve import FREE, PassCurve
@@ -205,8 +205,10 @@ def chip_name() -> str:
 
 
 def cheaper_here(model: Any, costs: PassCosts) -> list[str]:
-    """Sentences on another form of a model's weights that would make drafts for it cheaper on this machine."""
+    """Sentences on what would make drafts for a model cheaper on this machine: another BLAS, or form of its weights."""
     bits, mode, _ = weights_form(model)
+    if advice := blas_advice(model):
+        return [advice]
     curve = PassCurve(costs.seconds, costs.plain, costs.final)
     return cheaper_weight_formats(chip_name(), bits, mode, curve, experts=has_experts(model))
 

@@ -22,7 +22,7 @@ from mlx.utils import tree_flatten
 from spectool import ArtifactError, SpectoolError
 from spectool.artifacts.atomic import require_writable
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet, members_of
-from spectool.runtime.machine import machine_of, weight_bytes
+from spectool.runtime.machine import blas_advice, machine_of, weight_bytes
 from spectool.runtime.per_model import once_per_model
 from spectool.runtime.policy.curve import ASSUMED, PassCurve
 from spectool.runtime.policy.measuring import time_passes
@@ -134,6 +134,8 @@ def _measured(model: Any, before: PassCosts | None) -> PassCosts | None:
             costs = before.with_another(costs)
         save_costs(key, costs)
         kept = costs
+        if advice := blas_advice(model):
+            print(advice, file=sys.stderr)
     except (SpectoolError, OSError, ValueError, RuntimeError) as error:
         logging.getLogger(__name__).warning("what passes cost was not measured: %s", error)
     _measured_here.add(costs_path(key))

@@ -10,6 +10,7 @@ from spectool import SpectoolError
 from spectool.measure import machines
 from spectool.measure.chips import ChipCosts
 from spectool.measure.machines import cheaper_here, row_to_share, weights_form
+from spectool.runtime import machine
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_model
 from spectool.runtime.policy.pass_costs import PassCosts
@@ -47,3 +48,16 @@ def test_steep_weights_are_told_of_cheaper_ones(monkeypatch: pytest.MonkeyPatch)
     assert cheaper_here(model, flat) == []  # as it was measured here, whatever was published
     monkeypatch.setattr(machines, "has_experts", lambda model: True)
     assert cheaper_here(model, STEEP) == []  # what was published of other models says nothing of experts
+
+
+@pytest.mark.parametrize(
+    ("blas", "size", "told"), [("BLAS of MLX", 8192, True), ("preloaded BLAS", 8192, False), ("BLAS of MLX", 64, False)]
+)
+def test_a_slow_blas_is_named_with_what_to_do(
+    blas: str, size: int, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "machine_name", lambda: f"CPU, 2 cores, {blas}")
+    notes = cheaper_here(nn.Linear(size, size), STEEP)  # made lazily, so no memory is taken
+    assert notes == [] or "libopenblas" in notes[0]
+    assert bool(notes) == told
+    assert cheaper_here(nn.QuantizedLinear(64, 64), STEEP) == []
