@@ -11,7 +11,7 @@ from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.loop import Loop
 from spectool.runtime.decoding.settings import GenerationSettings
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.decoding.streaming import encode_prompt, text_ends
+from spectool.runtime.decoding.streaming import encode_prompt, require_grammar, text_ends
 from spectool.runtime.decoding.text import Text
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.groups.rank_0 import let_others_sleep
@@ -22,11 +22,16 @@ from spectool.runtime.policy.policy import Policy
 
 @dataclass
 class BatchResponse:
-    """The texts of several prompts, in their order."""
+    """The texts of several prompts, in their order.
+
+    The prompt cache of each holds its prompt and all its tokens but the last one; it is None where it was not asked
+    for, or cannot be used further.
+    """
 
     texts: list[str]
     tokens: list[list[int]]  # with the one that ended the text
     drafting: list[DraftStatistics]
+    caches: list[list[Any] | None]
 
 
 def batch_generate(
@@ -37,7 +42,10 @@ def batch_generate(
     drafter: Drafter | DrafterSet | None = None,
     max_tokens: int | Sequence[int] = 128,
     rows: int = 8,
+    seeds: Sequence[int] | None = None,
     stop_strings: Sequence[str] = (),
+    prompt_caches: Sequence[list[Any]] | None = None,
+    return_prompt_caches: bool = False,
     num_draft_tokens: int | None = None,
     **kwargs: Any,
 ) -> BatchResponse:
@@ -60,44 +68,51 @@ def batch_generate(
         tokenizer: mlx-lm's ``TokenizerWrapper``, or a transformers tokenizer.
         prompts: Texts, or token ids.
         drafter: Forked for each text; None decodes plainly.
-        max_tokens: Tokens to generate for each prompt, one number for all or one for each; -1 for no limit.
+        max_tokens: Tokens to generate for each prompt.
         rows: Texts that are written at the same time, at most.
+        seeds: One for each prompt, as in `generate_step`.
         stop_strings: Texts that end a generation; the text ends before them.
+        prompt_caches: One for each prompt, to continue.
+        return_prompt_caches: Return the prompt caches.
         num_draft_tokens: As in `generate_step`, for every text; None chooses one number for all texts of a pass.
         **kwargs: Further options of `generate_step`, for every text, such as ``sampler`` and ``logits_processors``.
 
     Raises:
-        RuntimeUnsupported: As in `generate_step`, or the number of lengths is not that of the prompts.
+        RuntimeUnsupported: As in `generate_step`, or a number of lengths, seeds or caches is not that of the prompts.
     """
     if not isinstance(tokenizer, TokenizerWrapper):
         tokenizer = TokenizerWrapper(tokenizer)
-    if (grammar := kwargs.get("grammar")) is not None:
-        grammar.require(tokenizer)
-    limits = [max_tokens] * len(prompts) if isinstance(max_tokens, int) else max_tokens
-    if len(limits) != len(prompts) or 0 in limits:
-        expected = f"one for each of {len(prompts)} prompts, above 0, or -1"
-        raise RuntimeUnsupported(f"max_tokens: expected {expected}, got {len(limits)}: {limits!r:.100}")
+    require_grammar(kwargs.get("grammar"), tokenizer)
+    count = len(prompts)
+    limits = [max_tokens] * count if isinstance(max_tokens, int) else max_tokens
+    for name, values in (("max_tokens", limits), ("seeds", seeds), ("prompt_caches", prompt_caches)):
+        if values is not None and len(values) != count:
+            raise RuntimeUnsupported(f"{name}: expected one for each of {count} prompts, got {len(values)}")
+    entries = [id(entry) for cache in prompt_caches or () for entry in cache]
+    if 0 in limits or len(set(entries)) < len(entries):
+        raise RuntimeUnsupported("expected max_tokens above 0, or -1, and another prompt cache for each prompt")
     stream, ends = kwargs.pop("stream", generation_stream), text_ends(tokenizer, kwargs)
     policy = policy_for(model, drafter) if num_draft_tokens is None else Policy(longest=num_draft_tokens)
-    made = BatchResponse(["" for _ in limits], [[] for _ in limits], [DraftStatistics() for _ in limits])
-    places: dict[Text, tuple[int, AnswerText]] = {}  # of texts that have not ended
+    made = BatchResponse([""] * count, [[] for _ in limits], [DraftStatistics() for _ in limits], [None] * count)
+    texts = [AnswerText(tokenizer, stop_strings, stop_tokens=ends, max_tokens=most) for most in limits]
+    forks = [None if drafter is None else drafter.fork() for _ in prompts]
+    places: dict[Text, int] = {}  # of texts that have not ended
     for place, prompt in enumerate(prompts):
-        fork = None if drafter is None else drafter.fork()
-        if fork is None and drafter is not None:
-            rows = 1  # they use the drafter in turns
+        seed = None if seeds is None else seeds[place]
         settings = GenerationSettings(
-            drafter=fork or drafter,
-            num_draft_tokens=policy if num_draft_tokens != 0 and kwargs.get("seed") is None else num_draft_tokens,
+            drafter=forks[place] or drafter,
+            num_draft_tokens=policy if num_draft_tokens != 0 and seed is None else num_draft_tokens,
             max_tokens=limits[place],
             stop_tokens=ends,
-            prompt_cache=None,  # nor can ``kwargs`` name one, which all texts would write into
+            seed=seed,
+            prompt_cache=None if prompt_caches is None else prompt_caches[place],
             statistics=made.drafting[place],
             **kwargs,
         )
         tokens = encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt
-        answer = AnswerText(tokenizer, stop_strings, stop_tokens=ends, max_tokens=limits[place])
-        places[open_text(tokens, model, settings)] = place, answer
-    loop = Loop(model, rows, policy, stream=stream)
+        places[open_text(tokens, model, settings)] = place
+    can_share = drafter is None or None not in forks
+    loop = Loop(model, rows if can_share else 1, policy, stream=stream)
     waiting = deque(places)
     try:
         with wired_limit(model, [stream]):
@@ -107,13 +122,16 @@ def batch_generate(
                 for text, gained in loop.step():
                     if isinstance(gained, Exception):
                         raise gained
-                    place, answer = places[text]
+                    place = places[text]
                     for token, _, _ in text.tokens_of(gained):
                         made.tokens[place].append(token)
-                        made.texts[place] += answer.add(token)
-                        if answer.end is not None:
-                            loop.remove(text)
+                        made.texts[place] += texts[place].add(token)
+                        if texts[place].end is not None:
+                            kept = loop.remove(text)
                             del places[text]
+                            forks[place] = None  # with what its draft model has read
+                            if return_prompt_caches and kept is not None:
+                                made.caches[place] = text.cache
                             break
     finally:
         for text in places:

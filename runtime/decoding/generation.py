@@ -6,12 +6,13 @@ from typing import Any
 import mlx.core as mx
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.caches.leaves import require_cache_of, require_quantizable
+from spectool.runtime.caches.leaves import lengths, require_cache_of, require_quantizable
 from spectool.runtime.decoding.loop import Loop
 from spectool.runtime.decoding.settings import GenerationSettings
 from spectool.runtime.decoding.text import Text
 from spectool.runtime.groups.rank_0 import let_others_sleep, make_prompt_cache
 from spectool.runtime.mlx_lm_compat import generation_stream
+from spectool.runtime.mlx_lm_compat.pass_size import warn_where_drafts_end
 from spectool.runtime.policy.costs import policy_for
 from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.token_ids import token_ids
@@ -56,6 +57,7 @@ def generate_step(
 
     def steps() -> Generator[tuple[int, mx.array, bool], None, None]:
         try:
+            yield 0, mx.array(0), False  # taken below, so that closing it ends the text from here on
             loop.add(text)
             with mx.stream(stream):
                 progress(0, total)
@@ -75,7 +77,9 @@ def generate_step(
                 given[:] = text.cache  # entries may have been quantised
             let_others_sleep(model)
 
-    return steps()
+    begun = steps()
+    next(begun)
+    return begun
 
 
 def open_text(prompt: mx.array | Sequence[int], model: Any, settings: GenerationSettings) -> Text:
@@ -94,6 +98,8 @@ def open_text(prompt: mx.array | Sequence[int], model: Any, settings: Generation
         require_cache_of(model, cache)
     if settings.kv_bits is not None:
         require_quantizable(cache, model, settings.kv_bits, settings.kv_group_size)
+    if drafter is not None and length != 0:
+        warn_where_drafts_end(model, max(lengths(cache), default=0) + len(tokens), settings.max_tokens)
     drafts = drafter is not None or settings.prediction is not None or settings.grammar is not None
     policy = length if isinstance(length, Policy) else Policy(longest=int(length or 0))
     if length is None and drafts:

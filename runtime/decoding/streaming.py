@@ -8,11 +8,11 @@ from typing import Any
 
 import mlx.core as mx
 
+from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.answer_text import AnswerText, encode_answer
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet
-from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.mlx_lm_compat import GenerationResponse as MlxLmResponse
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, wired_limit
 from spectool.runtime.policy.policy import Policy
@@ -24,6 +24,10 @@ class GenerationResponse(MlxLmResponse):  # type: ignore[misc]  # mlx-lm has no 
     """mlx-lm's response, and ``drafting``: the statistics of this generation, which later responses go on changing."""
 
     drafting: DraftStatistics = field(default_factory=DraftStatistics)
+
+    def __repr__(self) -> str:
+        shown = ("text", "token", "from_draft", "prompt_tokens", "generation_tokens", "finish_reason", "drafting")
+        return f"GenerationResponse({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
 
 def stream_generate(
@@ -85,19 +89,23 @@ def stream_generate(
     tokens = encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt
     drafting = kwargs.pop("statistics", None) or DraftStatistics()
     stream = kwargs.setdefault("stream", generation_stream)
-    if (grammar := kwargs.get("grammar")) is not None:
-        grammar.require(tokenizer)
-        own_text = False  # a grammar says all of the text
+    require_grammar(kwargs.get("grammar"), tokenizer)
+    own_text = own_text and kwargs.get("grammar") is None  # a grammar says all of the text
     ends = text_ends(tokenizer, kwargs)
     text = AnswerText(tokenizer, stop_strings, stop_tokens=ends, max_tokens=max_tokens, own_text=own_text)
-    if isinstance(prediction, str):
-        prediction = encode_answer(tokenizer, prediction)
+    predicted = None
+    if prediction is not None:
+        from spectool.runtime.drafters.prediction import PredictionDrafter
+
+        if isinstance(prediction, str):
+            prediction = encode_answer(tokenizer, prediction)
+        predicted = PredictionDrafter(token_ids(prediction))
     with wired_limit(model, [stream]):
         steps = generate_step(
             tokens,
             model,
             drafter=drafter,
-            prediction=None if prediction is None else PredictionDrafter(token_ids(prediction)),
+            prediction=predicted,
             num_draft_tokens=num_draft_tokens,
             max_tokens=max_tokens,
             stop_tokens=ends,
@@ -156,6 +164,14 @@ def generate(model: Any, tokenizer: Any, prompt: str | list[int], verbose: bool 
             f"Peak memory: {response.peak_memory:.3f} GB"
         )
     return "".join(segments)
+
+
+def require_grammar(grammar: Any, tokenizer: Any) -> None:
+    """Raise `RuntimeUnsupported` if this is no `Grammar`, or one for other tokens than those of ``tokenizer``."""
+    if grammar is not None:
+        if not hasattr(grammar, "require"):
+            raise RuntimeUnsupported(f"grammar: expected a Grammar, got {type(grammar).__name__}")
+        grammar.require(tokenizer)
 
 
 def text_ends(tokenizer: Any, settings: dict[str, Any]) -> frozenset[int]:

@@ -14,6 +14,7 @@ from spectool.runtime.drafters.drafter import DrafterSet
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.grammar import Grammar
 from spectool.runtime.sampling.samplers import Sampling
+from spectool.tests.runtime.caches.holding import assert_holds
 from spectool.tests.tiers import nightly
 
 PROMPTS = ["Most w Jaworowcu", "Wczoraj wieczorem", "Mamo, mamo, mamo, dlaczego", "Негода на Приліщині"]
@@ -25,27 +26,40 @@ def loaded() -> Any:
 
 
 @pytest.mark.parametrize("draft_model", [demo_path("draft"), *nightly(None)])
-def test_each_text_is_its_own(loaded: Any, draft_model: Any) -> None:
+def test_each_text_is_its_own_and_its_cache_goes_on(loaded: Any, draft_model: Any) -> None:
     model, tokenizer = loaded
-    drafter, lengths = load_drafter(tokenizer, draft_model=draft_model), [9, 24, 16, 12]
-    made = batch_generate(model, tokenizer, PROMPTS, drafter=drafter, max_tokens=lengths, rows=3)
-    for place, length in enumerate(lengths):
+    drafter = load_drafter(tokenizer, draft_model=draft_model)
+    made = batch_generate(
+        model, tokenizer, PROMPTS, drafter=drafter, max_tokens=[9, 24, 16, 12], rows=3, return_prompt_caches=True
+    )
+    for place, length in enumerate([9, 24, 16, 12]):
         assert made.texts[place] == generate(model, tokenizer, PROMPTS[place], max_tokens=length)
         assert made.drafting[place].tokens == len(made.tokens[place]) == length
-    for place, cut in enumerate(batch_generate(model, tokenizer, PROMPTS, drafter=drafter, stop_strings=["."]).texts):
-        assert cut.startswith(made.texts[place].partition(".")[0]) and "." not in cut
+        held = [*tokenizer.encode(PROMPTS[place]), *made.tokens[place][:-1]]
+        assert_holds(model, made.caches[place], held)  # type: ignore[arg-type]
+    again = batch_generate(
+        model,
+        tokenizer,
+        [tokens[-1:] for tokens in made.tokens],
+        drafter=drafter,
+        max_tokens=6,
+        prompt_caches=made.caches,  # type: ignore[arg-type]
+        stop_strings=["."],
+    )
+    for place, length in enumerate([9, 24, 16, 12]):
+        longer = generate(model, tokenizer, PROMPTS[place], max_tokens=length + 6)
+        assert longer.startswith(made.texts[place] + again.texts[place])
 
 
-def test_what_fits_no_prompt_is_refused(loaded: Any) -> None:
-    for wrong in ([4, 4], [4, 4, 0, 4]):
-        with pytest.raises(RuntimeUnsupported, match="max_tokens: expected one for each of 4 prompts, above 0"):
-            batch_generate(*loaded, PROMPTS, max_tokens=wrong)
+def test_what_is_not_one_for_each_prompt_is_refused(loaded: Any) -> None:
+    with pytest.raises(RuntimeUnsupported, match="max_tokens: expected one for each of 4 prompts, got 2"):
+        batch_generate(*loaded, PROMPTS, max_tokens=[4, 4])
     cycles: list[Any] = []
     with pytest.raises(RuntimeUnsupported, match="prompt: expected at least one token"):
         batch_generate(*loaded, [*PROMPTS, []], rows=1, on_cycle=cycles.append)
     assert not cycles
-    with pytest.raises(TypeError, match="prompt_cache"):
-        batch_generate(*loaded, PROMPTS, prompt_cache=make_prompt_cache(loaded[0]))
+    with pytest.raises(RuntimeUnsupported, match=r"another prompt cache for each"):
+        batch_generate(*loaded, PROMPTS, prompt_caches=[make_prompt_cache(loaded[0])] * 4)
 
 
 @pytest.mark.parametrize("count", [8, *nightly(30)])
@@ -55,12 +69,12 @@ def test_a_seed_gives_the_same_text_alone_and_among_others(loaded: Any, count: i
         [LookupDrafter(history=True), ModelDrafter(load(str(demo_path("draft")))[0], min_probability=0.1)]
     )
 
-    def written(prompts: list[str]) -> list[list[int]]:
-        options: dict[str, Any] = {"drafter": base, "num_draft_tokens": 4, "sampler": Sampling(temp=0.8), "seed": 3}
-        return batch_generate(*loaded, prompts, max_tokens=count, **options).tokens
+    def written(prompts: list[str], seeds: list[int]) -> list[list[int]]:
+        options: dict[str, Any] = {"drafter": base, "num_draft_tokens": 4, "sampler": Sampling(temp=0.8)}
+        return batch_generate(*loaded, prompts, seeds=seeds, max_tokens=count, **options).tokens
 
-    alone = [written([prompt])[0] for prompt in PROMPTS]
-    assert written(PROMPTS) == alone
+    alone = [written([prompt], [seed])[0] for seed, prompt in enumerate(PROMPTS, 1)]
+    assert written(PROMPTS, [1, 2, 3, 4]) == alone
 
 
 @pytest.mark.parametrize("drafting", ["model", *nightly("", "look-ups")])
