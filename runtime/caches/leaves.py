@@ -14,11 +14,15 @@ from spectool import RuntimeUnsupported
 from spectool.runtime.mlx_lm_compat import (
     KVCache,
     QuantizedKVCache,
+    RotatingKVCache,
     make_prompt_cache,
     maybe_quantize_kv_cache,
     windows,
 )
 from spectool.runtime.per_model import once_per_model
+
+# What stands in for a cache without a window: with `max_kv_size`, or once it is quantised.
+_INSTEAD = (RotatingKVCache, QuantizedKVCache)
 
 
 def flatten(cache: Sequence[Any]) -> list[Any]:
@@ -37,8 +41,7 @@ def require_cache_of(model: Any, cache: Sequence[Any]) -> None:
     expected, found = flatten(make_prompt_cache(model)), flatten(cache)
     wrong = [(_in_words(expected), _in_words(found))]
     if len(expected) == len(found) and all(
-        (isinstance(leaf, type(own)) and not getattr(leaf, "keep", 0))
-        or (type(own) is KVCache and isinstance(leaf, QuantizedKVCache))
+        isinstance(leaf, type(own)) or (type(own) is KVCache and isinstance(leaf, _INSTEAD))
         for own, leaf in zip(expected, found, strict=True)
     ):
         heads = list(map(_heads, found))
@@ -105,8 +108,7 @@ def _reason_against(model: Any, bits: int, group_size: int) -> str:
 
 
 def _in_words(leaves: Sequence[Any]) -> str:
-    kept = ((leaf, getattr(leaf, "keep", 0)) for leaf in leaves)
-    counts = Counter(f"{type(leaf).__name__}{f' with keep={keep}' if keep else ''}" for leaf, keep in kept)
+    counts = Counter(type(leaf).__name__ for leaf in leaves)
     return " and ".join(f"{count} {name}" for name, count in counts.items()) or "no entries"
 
 

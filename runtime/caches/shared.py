@@ -44,7 +44,7 @@ def kind_of(model: Any, cache: Sequence[Any]) -> tuple[Any, ...] | None:
         return None  # drafts of one row would change what another one reads
     if not all(type(leaf) in (KVCache, RotatingKVCache, ArraysCache) for leaf in leaves):
         return None
-    kind = tuple((type(leaf), getattr(leaf, "max_size", 0)) for leaf in leaves)
+    kind = tuple((type(leaf), getattr(leaf, "max_size", 0), getattr(leaf, "keep", 0)) for leaf in leaves)
     known = _known_kinds(model)
     if kind not in known:
         try:
@@ -90,7 +90,7 @@ class BatchCache(Spread):
         """
         self.lengths = list(lengths)  # tokens of each row, with those of a pass that has begun
         self._marked = list(lengths)  # at the mark
-        self._layouts: dict[int, _Layout] = {}  # by window
+        self._layouts: dict[tuple[int, int], _Layout] = {}
         self.recurrent: list[_RecurrentRows] = []
 
         def rows_like(entry: Any) -> Any:
@@ -99,8 +99,9 @@ class BatchCache(Spread):
             if type(entry) is ArraysCache:
                 self.recurrent.append(_RecurrentRows(len(entry.cache)))
                 return self.recurrent[-1]
-            window = getattr(entry, "max_size", 0)
-            return _AttentionRows(self._layouts.setdefault(window, _Layout(window, width)))
+            window, keep = getattr(entry, "max_size", 0), getattr(entry, "keep", 0)
+            layout = self._layouts.setdefault((window, keep), _Layout(window, keep, width))
+            return _AttentionRows(layout)
 
         self.entries = [rows_like(entry) for entry in like]
         self._leaves = flatten(self.entries)
@@ -176,8 +177,8 @@ class BatchCache(Spread):
 class _Layout:
     """Where the tokens of each row lie in layers with the same window; 0 for none."""
 
-    def __init__(self, window: int, width: int) -> None:
-        self._window = window
+    def __init__(self, window: int, keep: int, width: int) -> None:
+        self._window, self.keep = window, keep
         # A pass may be rejected, and the one after it be under way, when a row leaves.
         self.slots = window + 2 * width if window else 0
 
@@ -194,21 +195,28 @@ class _Layout:
 
     def slots_of(self, positions: mx.array) -> mx.array:
         """The slots in which tokens at these positions lie."""
-        return positions % self.slots if self._window else positions
+        if not self._window:
+            return positions
+        ring = self.slots - self.keep
+        return mx.where(positions < self.slots, positions, self.keep + (positions - self.keep) % ring)
 
     def mask(self, window: int) -> mx.array:
         """What each token sees, bool [rows, 1, tokens, extent]; ``window`` is the model's own limit, 0 for none."""
         if window not in self._masks:
+            windows.require_known_mask(self.keep, self._window, window)
             queries, slots = self._queries[:, None, :, None], mx.arange(self.extent, dtype=mx.int32)
+            limits = [limit for limit in (self._window - self.keep, window) if limit > 0]
             if self._window:
                 last = self._queries[:, None, None, -1:]
-                position = last - (last - slots) % self.slots
-                seen = (position >= 0) & (position <= queries)
+                position = last - (last - slots) % (self.slots - self.keep)
+                seen = (position >= self.keep) & (position <= queries)
             else:
                 position = slots
                 seen = position <= queries
-            for limit in filter(None, (self._window, window)):
+            for limit in limits:
                 seen = seen & (queries - position < limit)
+            if self.keep:
+                seen = mx.where(slots < self.keep, slots <= queries, seen)
             self._masks[window] = seen
         return self._masks[window]
 
@@ -260,9 +268,10 @@ class _AttentionRows:
 
     def leave(self, row: int, last: int, single: Any, length: int, spare: int) -> None:
         """Copy a row into the cache of one text, and the last row into its place."""
-        window = getattr(single, "max_size", 0)
+        window, keep = getattr(single, "max_size", 0), self._layout.keep
         entries = min(length, window + spare) if window else length
-        places = self._layout.slots_of(mx.arange(length - entries, length))
+        first = mx.arange(min(keep, entries))
+        places = self._layout.slots_of(mx.concatenate([first, mx.arange(length - entries + first.size, length)]))
         # Copied at once: a view would keep the arrays of the whole batch, and make the next pass copy them.
         room = entries if window else -(-entries // STEP) * STEP
         taken = [mx.zeros((1, each.shape[1], room, each.shape[3]), each.dtype) for each in self._both]

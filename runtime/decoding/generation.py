@@ -93,7 +93,7 @@ def open_text(prompt: mx.array | Sequence[int], model: Any, settings: Generation
         raise RuntimeUnsupported("prompt: expected at least one token, got none. Pass a text or a BOS token.")
     cache = settings.prompt_cache
     if cache is None:
-        cache = make_prompt_cache(model)
+        cache = make_prompt_cache(model, settings.max_kv_size)
     else:
         require_cache_of(model, cache)
     if settings.kv_bits is not None:

@@ -38,6 +38,7 @@ class GenerationSettings:
             all processors, and what has no alternative is drafted.
         seed: Draws from a random state of its own, so that the same call gives the same text again, and MLX's shared
             state stays as it is. None draws from the shared state.
+        max_kv_size: Window of the cache in tokens, for models that do not make their own.
         prompt_cache: Cache to continue, one entry for each layer; None makes a new one.
         cached_tokens: Token ids that ``prompt_cache`` holds, so that drafters and processors see the whole text.
         prefill_step_size: Prompt tokens in one pass.
@@ -60,6 +61,7 @@ class GenerationSettings:
     logits_processors: Sequence[LogitsProcessor] | None = None
     grammar: "Grammar | None" = None
     seed: int | None = None
+    max_kv_size: int | None = None
     prompt_cache: list[Any] | None = None
     cached_tokens: Sequence[int] = ()
     prefill_step_size: int = 2048

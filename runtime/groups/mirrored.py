@@ -29,10 +29,10 @@ class Spread:
 class SpreadCache(list[Any], Spread):
     """A prompt cache of a spread model: on each rank, the entries of its own layers or heads."""
 
-    def __init__(self, entries: Sequence[Any], leader: Any = None) -> None:
-        """A cache that the other ranks make once it is used."""
+    def __init__(self, entries: Sequence[Any], leader: Any = None, size: int | None = None) -> None:
+        """A cache that the other ranks make, with a window of ``size`` tokens, once it is used."""
         super().__init__(entries)
-        self.leader = leader
+        self.leader, self.size = leader, size
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "SpreadCache":
         copied = SpreadCache(copy.deepcopy(list(self), memo))

@@ -59,8 +59,8 @@ class Follower(Link):
                 self._watch.sleep()
             case ["stop"]:
                 self._watch.expects_end = True
-            case ["make", number]:
-                objects[number] = SpreadCache(mlx_lm_compat.make_prompt_cache(self._model))
+            case ["make", number, size]:
+                objects[number] = SpreadCache(mlx_lm_compat.make_prompt_cache(self._model, size))
             case ["copy", source, number]:
                 objects[number] = copy.deepcopy(objects[int(source)])
             case ["work", work, cache, arguments, named]:

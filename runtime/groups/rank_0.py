@@ -24,11 +24,11 @@ _R = TypeVar("_R")
 log = logging.getLogger(__name__)
 
 
-def make_prompt_cache(model: Any) -> list[Any]:
+def make_prompt_cache(model: Any, max_kv_size: int | None = None) -> list[Any]:
     """mlx-lm's prompt cache for ``model``, on all ranks."""
-    entries: list[Any] = mlx_lm_compat.make_prompt_cache(model)
+    entries: list[Any] = mlx_lm_compat.make_prompt_cache(model, max_kv_size)
     leader = leader_of(model)
-    return entries if leader is None else SpreadCache(entries, leader)
+    return entries if leader is None else SpreadCache(entries, leader, max_kv_size)
 
 
 def forward(model: Any, inputs: mx.array, cache: Any = None, *, logits: bool = True) -> mx.array:
@@ -97,7 +97,7 @@ class Leader(Link):
         if known.number is None:
             self.added(known)
             if isinstance(known, SpreadCache):
-                self.record("make", known.number)
+                self.record("make", known.number, known.size)
         return str(known.number)
 
     def record(self, name: str, *told: Any) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from spectool import RuntimeUnsupported
 from spectool.runtime.mlx_lm_compat import ChunkedKVCache, RotatingKVCache
 
 WINDOWS = (RotatingKVCache, ChunkedKVCache)
@@ -64,8 +65,11 @@ def held_in_order(single: Any) -> tuple[list[mx.array], mx.array]:
     both = [single.keys, single.values]
     if not isinstance(single, RotatingKVCache):
         return [each[..., : single.offset, :] for each in both], mx.arange(single.offset)
-    latest = [single._temporal_order(each)[..., -single.size() :, :] for each in both]
-    return latest, mx.arange(single.offset - single.size(), single.offset)
+    both = [single._temporal_order(each) for each in both]
+    keep = min(single.keep, both[0].shape[2])
+    recent = min(both[0].shape[2], single.max_size) - keep
+    both = [mx.concatenate([each[..., :keep, :], each[..., each.shape[2] - recent :, :]], axis=2) for each in both]
+    return both, mx.concatenate([mx.arange(keep), mx.arange(single.offset - recent, single.offset)])
 
 
 def fill(single: Any, both: Sequence[mx.array], length: int, entries: int) -> None:
@@ -79,8 +83,8 @@ def fill(single: Any, both: Sequence[mx.array], length: int, entries: int) -> No
 def use_masks(leaves: Iterable[Any], *, exact: bool) -> None:
     """Let tokens that are fed at once see what they would see one by one (``exact``), or what mlx-lm lets them see.
 
-    Some models (PLaMo 3) ask for a mask that is wider than the cache, from which single tokens see no more than the
-    cache holds.
+    mlx-lm's mask for several tokens moves past the first ``keep`` tokens, which single tokens go on seeing. Some models
+    (PLaMo 3) ask for a mask that is wider than the cache, from which single tokens see no more than the cache holds.
     """
     for leaf in leaves:
         vars(leaf).pop("make_mask", None)
@@ -88,8 +92,28 @@ def use_masks(leaves: Iterable[Any], *, exact: bool) -> None:
             leaf.make_mask = partial(_mask, leaf)
 
 
+def require_known_mask(keeps: Any, max_size: int, window_size: int | None) -> None:
+    """Raise `RuntimeUnsupported` where a window that ``keeps`` its first tokens is wider than the model's own."""
+    if keeps and window_size and window_size < max_size:
+        raise RuntimeUnsupported(
+            f"max_kv_size {max_size}: the model's own window has {window_size} tokens, so what a token sees depends on "
+            f"the passes before it. Give at most {window_size}, or generate without max_kv_size or without drafts"
+        )
+
+
 def _mask(window: Any, N: int, window_size: int | None = None, return_array: bool = False) -> Any:
-    """mlx-lm's mask for ``N`` tokens, no wider than the cache. Same signature."""
-    if N > 1:
+    """The mask for ``N`` tokens, bool [N, entries]; mlx-lm's own where it is right. Same signature.
+
+    Raises:
+        RuntimeUnsupported: Single tokens see what depends on where the window stands, since it is wider than the
+            model's own (``window_size``) and keeps its first tokens.
+    """
+    require_known_mask(window.keep and N > 1, window.max_size, window_size)
+    if N > 1 and not window.keep:
         window_size = min(window_size or window.max_size, window.max_size)
-    return type(window).make_mask(window, N, window_size, return_array)
+    if N == 1 or not window.keep or window.offset + N <= window.max_size:
+        return type(window).make_mask(window, N, window_size, return_array)
+    before = min(window.max_size - 1, window.offset)
+    rows, columns = mx.arange(before, before + N)[:, None], mx.arange(before + N)
+    recent = rows < columns + window.max_size - window.keep
+    return (rows >= columns) & (recent | (columns < window.keep))

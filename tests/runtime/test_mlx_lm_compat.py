@@ -27,7 +27,7 @@ PARAMETERS = {
     "utils.sharded_load": "repo pipeline_group tensor_group return_config tokenizer_config trust_remote_code",
     "utils.load_model": "model_path lazy strict",
     "utils.quantize_model": "model config group_size bits",
-    "models.cache.make_prompt_cache": "model",
+    "models.cache.make_prompt_cache": "model max_kv_size",
 }
 ATTRIBUTES = {
     "tokenizer_utils.TokenizerWrapper": "has_tool_calling tool_call_start tool_call_end tool_parser "

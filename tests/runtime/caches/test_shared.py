@@ -10,7 +10,7 @@ from mlx_lm.models.cache import KVCache, RotatingKVCache
 from spectool.runtime.caches.shared import BatchCache
 
 WIDTH = 6  # tokens of a row in one pass, at most
-KINDS = {"all": lambda: KVCache(), "window": lambda: RotatingKVCache(16)}
+KINDS = {"all": lambda: KVCache(), "window": lambda: RotatingKVCache(16), "kept": lambda: RotatingKVCache(16, keep=4)}
 
 
 def fed(tokens: list[list[int]]) -> tuple[mx.array, mx.array]:
@@ -28,8 +28,11 @@ def single(kind: str, tokens: list[int]) -> Any:
 
 
 def visible(kind: str, tokens: list[int], at: int) -> list[int]:
-    """What the token at this place sees: all before it and itself, or those in its window."""
-    return tokens[: at + 1] if kind == "all" else tokens[max(0, at - 15) : at + 1]
+    """What the token at this place sees: all before it and itself, or those in its window and the kept ones."""
+    window, keep = {"all": (0, 0), "window": (16, 0), "kept": (16, 4)}[kind]
+    if not window:
+        return tokens[: at + 1]
+    return [token for place, token in enumerate(tokens[: at + 1]) if place < keep or at - place < window - keep]
 
 
 def seen(keys: mx.array, mask: mx.array, row: int, query: int) -> list[int]:

@@ -5,7 +5,7 @@ from typing import Any
 import mlx.core as mx
 import pytest
 from mlx_lm.generate import generate_step as host_generate_step
-from mlx_lm.models.cache import KVCache, RotatingKVCache, make_prompt_cache
+from mlx_lm.models.cache import KVCache, make_prompt_cache
 from mlx_lm.sample_utils import make_logits_processors
 
 from spectool import RuntimeUnsupported
@@ -153,12 +153,11 @@ def test_a_prompt_cache_of_another_model_is_refused(model: Any) -> None:
         layer.update_and_fetch(*[mx.zeros((1, 4, 3, 16))] * 2)
     with pytest.raises(RuntimeUnsupported, match=r"of 1 × 32 and 1 × 32, got 4 × 16 and 4 × 16"):
         generate_step(PROMPT, model, prompt_cache=wider)
-    for other, size in (windows, 48), (model, 9):
-        keeping = [RotatingKVCache(size, keep=4) for _ in make_prompt_cache(other)]
-        with pytest.raises(RuntimeUnsupported, match="got 2 RotatingKVCache with keep=4"):
-            generate_step(PROMPT, other, prompt_cache=keeping)
-    own = [layer.to_quantized(32) for layer in make_prompt_cache(model)]
-    assert len(list(generate_step(PROMPT, model, prompt_cache=own, max_tokens=3))) == 3
+    for own in (
+        make_prompt_cache(model, max_kv_size=9),
+        [layer.to_quantized(32) for layer in make_prompt_cache(model)],
+    ):
+        assert len(list(generate_step(PROMPT, model, prompt_cache=own, max_tokens=3))) == 3
 
 
 def test_generations_with_the_same_drafter_share_a_policy(model: Any) -> None:

@@ -156,6 +156,17 @@ def test_windows_wrap_in_the_middle_of_drafts_and_go_on(kind: str) -> None:
             assert isinstance(drafter, Guesser) or total.drafted_passes >= total.passes - 2
 
 
+@pytest.mark.parametrize("window", [8, *nightly(24)])
+def test_windows_that_keep_their_first_tokens(window: int) -> None:
+    # qwen2 leaves the choice of cache to mlx-lm, which keeps the first 4 tokens.
+    model = tiny_model("qwen2")
+    for prompt in ([5, 6, 7], prompts(4)[3]):
+        expected = plain(model, prompt, 50, max_kv_size=window)
+        assert expected != plain(model, prompt, 50)
+        for drafter in (Reference(expected), Reference(expected, wrong=0.3), Guesser()):
+            assert drafted(model, prompt, drafter, 50, max_kv_size=window) == expected
+
+
 def test_drafts_end_where_positions_depend_on_the_pass() -> None:
     model, prompt = tiny_model("internlm2"), list(range(3, 33))
     expected = plain(model, prompt, 80)
