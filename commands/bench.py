@@ -113,7 +113,7 @@ def drafter_of(options: Sequence[str]) -> "DrafterSpec":
     if not any(sources[name] for name in DRAFT_SOURCES if name not in _ABOUT):
         raise click.UsageError("expected something that drafts")
     off = [f"--no-{option}" for option, each in (("dict", "dictionary"), ("history", "history")) if not sources[each]]
-    return DrafterSpec((*options, *off), sources, chosen["verify"])
+    return DrafterSpec((*options, *off), sources)
 
 
 def named_drafter(text: str) -> tuple[str, "DrafterSpec"]:

@@ -121,8 +121,7 @@ def in_form(directory: Path, bits: int) -> dict[str, Any]:
 
     say(f"giving the weights {bits} bits")
     model = load_model(str(directory))[0]
-    convert(model, bits)
-    return {"bits": bits, "bytes": save_weights(model, bits, directory)}
+    return {"bits": bits, "bytes": save_weights(model, convert(model, bits), directory)}
 
 
 def model_directory(draft: str) -> Path:

@@ -36,9 +36,10 @@ def keep_fastest(directory: Path, texts: Sequence[str], progress: Callable[[str]
     weights: dict[str, mx.array] = dict(tree_flatten(model.parameters()))
     own = {weight.dtype for weight in weights.values()}
     others = [form for form in FORMS if own != {TYPES.get(form)}]
+    configs = dict[int, dict[str, Any]]()
     for form in others:
         models[form] = load_model(str(directory))[0]
-        convert(models[form], form)
+        configs[form] = convert(models[form], form)
         mx.eval(models[form].parameters())
     passes = {bits: Passes(each, min(DEPTHS)) for bits, each in models.items()}
     times = dict.fromkeys(models, float("inf"))
@@ -60,4 +61,6 @@ def keep_fastest(directory: Path, texts: Sequence[str], progress: Callable[[str]
     taken = ", ".join(f"{1e3 * time:.1f} ms{f' at {bits} bits' * bool(bits)}" for bits, time in times.items())
     progress(f"a pass of the draft model takes {taken}: its weights are kept {name}")
     forms = [{"bits": b, "milliseconds": round(1e3 * times[b], 2), "equal": equal.get(b)} for b in models]
-    return {"forms": forms} | ({"bits": kept, "bytes": save_weights(models[kept], kept, directory)} if kept else {})
+    if kept is None:
+        return {"forms": forms}
+    return {"forms": forms, "bits": kept, "bytes": save_weights(models[kept], configs[kept], directory)}

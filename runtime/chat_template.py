@@ -16,7 +16,7 @@ from spectool import SpectoolError
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
 ChatMessage = Mapping[str, Any]
-_PLACE = "\u2402spectool\u2403"  # put before a message to see where it begins, or in place of one
+_PLACE = "\u2402spectool\u2403"  # put in place of a message, to see where it begins
 _WORTHWHILE = 32  # tokens; one pass reads fewer of them in hardly less time
 
 
@@ -40,21 +40,6 @@ def messages_of(text: str, system_prompt: str | None = None) -> list[ChatMessage
 def rendered(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any]) -> list[int]:
     """Token ids of the messages, as `rendered_text`."""
     return encode(tokenizer, rendered_text(tokenizer, messages, variables))
-
-
-def rendered_after(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any]) -> list[int]:
-    """Token ids from the user's message on, after a prompt cache; a SpectoolError if the template changes it."""
-    marked = [
-        {**message, "content": _PLACE + message["content"]} if message["role"] == "user" else message
-        for message in messages
-    ]
-    begin = rendered_text(tokenizer, marked, variables).find(_PLACE)
-    if begin < 0:
-        raise SpectoolError(
-            "the chat template changes the prompt, so where the prompt cache ends is unknown. "
-            "Use --ignore-chat-template"
-        )
-    return encode(tokenizer, rendered_text(tokenizer, messages, variables)[begin:])
 
 
 def branches(

@@ -1,12 +1,11 @@
 """Models, tokenizers and drafters from the names that a user gives."""
 
 import json
+import logging
 import os
 import shlex
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +44,7 @@ def load_model(
     Raises:
         RuntimeUnsupported: mlx-lm cannot load or spread it; the message gives its reason.
     """
-    from spectool.runtime.groups.meeting import joined, world
+    from spectool.runtime.groups.link import joined, require_shareable, world
 
     if pipeline is None or world().size() == 1:
         return _load(name, adapter_path, lazy, chat_template)
@@ -53,8 +52,6 @@ def load_model(
         raise RuntimeUnsupported(
             f"{adapter_path}: a model on several processes takes no adapter. Fuse it with `mlx_lm.fuse` first"
         )
-    from spectool.runtime.groups.same_model import require_shareable
-
     with joined().working():
         model, tokenizer = _load(name, None, lazy, chat_template, spread="pipeline" if pipeline else "tensor")
         require_shareable(name, model)
@@ -79,7 +76,7 @@ def _load(
                 source = fetch(name)
         except TokenizerError as error:
             raise RuntimeUnsupported(str(error)) from error
-    if adapter_path is not None and not (Path(adapter_path) / "adapter_config.json").is_file():
+    if adapter_path is not None and not (adapter_path / "adapter_config.json").is_file():
         raise RuntimeUnsupported(
             f"{adapter_path}: expected a LoRA adapter of mlx-lm, a directory with adapter_config.json, found none"
         )
@@ -89,16 +86,14 @@ def _load(
         settings |= {"chat_template": chat_template, "chat_template_type": None}
     try:
         if spread:
-            from spectool.runtime.groups.meeting import joined, world
-            from spectool.runtime.groups.same_model import require_same_model
+            from spectool.runtime.groups.link import joined, require_same_model, world
 
             with joined().waiting():  # whose error is none of the files
                 if local or source is not None:
                     require_same_model(name, Path(path))
                 model, tokenizer = sharded_load(path, tokenizer_config=settings, **{f"{spread}_group": world()})
         else:
-            adapter = None if adapter_path is None else str(adapter_path)
-            model, tokenizer = mlx_lm.load(path, tokenizer_config=settings, adapter_path=adapter, lazy=lazy)
+            model, tokenizer = mlx_lm.load(path, tokenizer_config=settings, adapter_path=adapter_path, lazy=lazy)
     except SpectoolError:
         raise
     except (Exception, SystemExit) as error:
@@ -169,8 +164,7 @@ def _in_folder(tokenizer: Any, say: Callable[[str], object] | None) -> list[Dict
         except TokenizerError:
             return []  # no dictionary can be for a tokenizer that spectool cannot open
         except (ArtifactError, OSError) as error:
-            warn = say or partial(warnings.warn, category=RuntimeWarning, stacklevel=4)
-            warn(f"warning: skipping a dictionary: {printable(str(error))}")
+            logging.getLogger(__name__).warning("skipping a dictionary: %s", printable(str(error)))
     if found and say is not None:
         names = ", ".join(dictionary.path.name for dictionary in found)
         say(f"drafting from {names} in {folder}, as for every model with this tokenizer; --no-dict turns this off")
@@ -211,8 +205,7 @@ def load_drafter(
             token that takes them there; a draft model ends after it, since its pass is spent. By default 0.05 for
             dictionary and history, whose proposals are also cut where more tokens cost more than they promise, and 0.4
             for a draft model.
-        say: Gets a line about what ``"auto"`` took, and one about each damaged dictionary that is left out. Without it,
-            the latter are warnings.
+        say: Gets a line about what ``"auto"`` took. Damaged dictionaries that it leaves out are logged.
 
     Returns:
         The drafters; None when there is nothing to draft from.
@@ -220,16 +213,11 @@ def load_drafter(
     Raises:
         ArtifactError: A dictionary or the alignment that is named is damaged, or (`FingerprintMismatch`) for other
             tokenizers.
-        RuntimeUnsupported: The draft model cannot be loaded, its tokenizer is not the target's and there is no
-            alignment, or an option has nothing to act on.
+        RuntimeUnsupported: The draft model cannot be loaded, or its tokenizer is not the target's and there is no
+            alignment.
     """
-    if draft_model is None and alignment is not None:
-        raise RuntimeUnsupported(
-            "alignment: only applies to a draft model, and none was given. Give draft_model, or leave it out"
-        )
-    named_path = isinstance(tokenizer, str | Path) and not looks_like_hub_id(str(tokenizer))
-    if draft_model is not None or (named_path and not os.path.lexists(os.path.expanduser(tokenizer))):  # noqa: PTH111
-        tokenizer = open_tokenizer(tokenizer)  # which says what it looked for, if nothing is there
+    if draft_model is not None:
+        tokenizer = open_tokenizer(tokenizer)
     drafters: list[Drafter] = []
     dictionaries = open_dictionaries(dictionary, tokenizer, say)
     if dictionaries or history:
@@ -255,7 +243,6 @@ def _from_model(
 
     model, loaded = draft_model if isinstance(draft_model, tuple) else load_model(str(draft_model))
     draft = open_tokenizer(loaded)
-    name = draft.name if isinstance(draft_model, tuple) else str(draft_model)
     path = None if alignment is None else find_artifact(Path(alignment), ".align")
     if path is None:
         from spectool.runtime.drafters.draft_model import ModelDrafter, vocabulary_mismatch
@@ -264,8 +251,8 @@ def _from_model(
             return ModelDrafter(model, min_probability=min_probability)
         path = alignment_for(target, draft.matches)
         if path is None:
-            command = f"spectool align --draft {shlex.quote(name)} --target {shlex.quote(target.name)}"
-            raise RuntimeUnsupported(f"{name}: {mismatch} Or align the two: {command}")
+            command = f"spectool align --draft {shlex.quote(draft.name)} --target {shlex.quote(target.name)}"
+            raise RuntimeUnsupported(f"{draft.name}: {mismatch} Or align the two: {command}")
     from spectool.runtime.drafters.model_source import ModelSource
     from spectool.runtime.drafters.translated import TranslatedDrafter
     from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator

@@ -39,7 +39,6 @@ SAMPLER = {
     "top_p": Setting(0, 1, 1.0, "Sample from the most probable tokens that make up this share of probability."),
     "top_k": Setting(*(0, math.inf, 0, "Sample from the N most probable tokens; 0 for all."), whole=True, minus_one=0),
     "min_p": Setting(0, 1, 0.0, "Leave out tokens below this share of the best one's probability."),
-    "min_tokens_to_keep": Setting(1, math.inf, 1, whole=True),  # even where min_p would not
     "xtc_probability": Setting(0, 1, 0.0),  # of leaving out all tokens above the threshold but the least probable one
     "xtc_threshold": Setting(0, 0.5, 0.1),
 }

@@ -92,7 +92,6 @@ class Answer:
             logits_processors=make_logits_processors(biases, skip=len(prompt.tokens), **penalties),
             grammar=prompt.grammar,
             seed=None if request.seed is None else (request.seed + self.index) % 2**63,  # answers draw differently
-            verify=options.verify,
             prefill_step_size=options.prefill_step_size,
             kv_bits=options.kv_bits,
             quantized_kv_start=options.quantized_kv_start,

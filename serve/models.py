@@ -50,7 +50,7 @@ class LoadedModel:
         Sampling(**options.settings(SAMPLER))
         make_logits_processors(**options.settings(PENALTIES))
         length = 1 if options.num_draft_tokens is None else options.num_draft_tokens
-        settings: dict[str, Any] = {"kv_bits": options.kv_bits, "verify": options.verify, "num_draft_tokens": length}
+        settings: dict[str, Any] = {"kv_bits": options.kv_bits, "num_draft_tokens": length}
         generate_step([0], model, drafter=drafter, **settings).close()
         self.tokens = open_tokenizer(tokenizer)  # for the bytes of single tokens
         self.tokens.token_bytes_of(())  # refuses a decoder that it does not know

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from spectool.runtime.settings import QUANTIZED_KV_START
 
@@ -23,7 +23,6 @@ class ServerOptions:
     batch: int | None = None  # texts that are written at the same time; None for what fits into memory, up to 16
     num_draft_tokens: int | None = None  # at most, per cycle; None for the number that is fastest
     measure: bool = True  # passes are timed once, at the start, if nobody knows what they cost
-    verify: Literal["exact", "rejection"] = "rejection"  # as in `generate_step`, like ``kv_bits``
     api_keys: tuple[str, ...] = ()  # that clients may present; without any, no key is asked for
     allowed_origins: tuple[str, ...] = ()
     max_connections: int = 256
@@ -35,7 +34,7 @@ class ServerOptions:
     template_variables: dict[str, Any] = field(default_factory=dict)
     prompt_cache_size: int = 10
     prompt_cache_bytes: int | None = None  # of all together; None for a quarter of the memory that the weights leave
-    kv_bits: int | None = None
+    kv_bits: int | None = None  # as in `generate_step`
     quantized_kv_start: int = QUANTIZED_KV_START
     prefill_step_size: int = 512  # prompt tokens in one pass; an abort takes effect between two passes
 

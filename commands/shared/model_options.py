@@ -28,7 +28,6 @@ from spectool.commands.shared.options import (
 from spectool.runtime.settings import LONGEST_DRAFT, PENALTIES, SAMPLER, SETTINGS, Setting
 
 _LONG_PROMPT = 256  # tokens, which a large model reads for seconds
-_CHECKED_EVERY = 16  # passes in a group of processes, with --debug
 
 
 class DraftLength(Whole):
@@ -151,13 +150,6 @@ drafting_options = option_group(
         default=True,
         help="Time the model's passes when it first drafts here, until two measurements agree.",
     ),
-    _drafting(
-        "--verify",
-        type=click.Choice(["exact", "rejection"]),
-        default="rejection",
-        help="Above temperature 0: exact accepts draft tokens that equal the sampled ones; rejection accepts more of a "
-        "draft model's with the same tokenizer, by rejection sampling.",
-    ),
 )
 """What `sources_of` takes, and how much is drafted."""
 
@@ -189,8 +181,7 @@ def follow_rank_0(model: str, pipeline: bool, adapter_path: Any = None) -> None:
 
     Returns on rank 0, and where there is one process.
     """
-    from spectool.runtime.groups import rank_0
-    from spectool.runtime.groups.meeting import joined, world
+    from spectool.runtime.groups.link import joined, world
 
     if world().size() == 1:
         if pipeline:
@@ -205,8 +196,6 @@ def follow_rank_0(model: str, pipeline: bool, adapter_path: Any = None) -> None:
             watch.end(SpectoolError(error))
 
     context.call_on_close(tell)
-    if context.find_root().params.get("debug"):
-        rank_0.checked_every = _CHECKED_EVERY
     if world().rank() == 0:
         return
 

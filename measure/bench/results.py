@@ -31,7 +31,6 @@ class DrafterSpec:
 
     command: tuple[str, ...]  # the options of `spectool generate` for it
     sources: Mapping[str, Any]  # arguments of `load_drafter`
-    verify: str | None = None  # as for `generate_step`
 
 
 @dataclass(frozen=True)

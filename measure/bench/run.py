@@ -130,8 +130,8 @@ class Target:
             if drafter.cache is not None:
                 drafter.cache.forget()
             drafting: dict[str, Any] = {"drafter": drafter, "num_draft_tokens": num_draft_tokens}
-            drafting |= {"verify": options.drafters[name].verify, "cached_tokens": list(prompt[:-1])}
-            drafting |= {"stop_tokens": self.stop_tokens, "statistics": statistics, "on_cycle": cycles.append}
+            drafting |= {"cached_tokens": list(prompt[:-1]), "stop_tokens": self.stop_tokens}
+            drafting |= {"statistics": statistics, "on_cycle": cycles.append}
             output, seconds = _timed(partial(generate_step, **drafting), self.model, cache, *settings)
         if statistics.failures:  # a drafter that is switched off measures nothing
             reason = "; ".join(statistics.failures)

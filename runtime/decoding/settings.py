@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import Cycle, Drafter, DrafterSet
@@ -29,7 +29,8 @@ class GenerationSettings:
         max_tokens: Tokens to generate; -1 for no limit.
         stop_tokens: Token ids that end the generation once yielded.
         sampler: Draws a token from log-probabilities [1, vocabulary], once for each position. None takes the most
-            probable token.
+            probable token. With a `Sampling`, draft models draw their drafts by the request's own settings, and these
+            are verified by rejection sampling; with any other sampler, drafts are verified by exact match.
         logits_processors: Change the logits [1, vocabulary] of a position, given all tokens before it, shape [tokens].
             They are also asked about positions that are then rejected, so they must be functions of their arguments.
             One that raises there ends the draft; after committed tokens, it ends the generation.
@@ -37,9 +38,6 @@ class GenerationSettings:
             all processors, and what has no alternative is drafted.
         seed: Draws from a random state of its own, so that the same call gives the same text again, and MLX's shared
             state stays as it is. None draws from the shared state.
-        verify: ``rejection`` lets draft models draw their drafts by the request's own settings, and accepts those by
-            rejection sampling, for which the sampler must be a `Sampling`. ``exact`` asks for exact match. None
-            means rejection sampling with a `Sampling`, and exact match with other samplers and with none.
         max_kv_size: Window of the cache in tokens, for models that do not make their own.
         prompt_cache: Cache to continue, one entry for each layer; None makes a new one.
         cached_tokens: Token ids that ``prompt_cache`` holds, so that drafters and processors see the whole text.
@@ -63,7 +61,6 @@ class GenerationSettings:
     logits_processors: Sequence[LogitsProcessor] | None = None
     grammar: "Grammar | None" = None
     seed: int | None = None
-    verify: Literal["exact", "rejection"] | None = None
     max_kv_size: int | None = None
     prompt_cache: list[Any] | None = None
     cached_tokens: Sequence[int] = ()

@@ -23,9 +23,9 @@ from spectool.runtime.groups.link import processes_of
 from spectool.runtime.mlx_lm_compat.pass_size import exact_until
 from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.randomness import Randomness
-from spectool.runtime.sampling.samplers import LogitBias, log_probabilities, processed
+from spectool.runtime.sampling.samplers import LogitBias, Sampling, log_probabilities, processed
 from spectool.runtime.sampling.token_ids import require_tokens, token_ids, vocabulary_size
-from spectool.runtime.sampling.verification import choose, draw_for, evaluated
+from spectool.runtime.sampling.verification import Draw, choose, evaluated
 from spectool.runtime.settings import MAX_DRAFT_TOKENS
 
 WIDTH = 2 * MAX_DRAFT_TOKENS + 2  # tokens of a row in one shared pass: drafts, and what is fed again
@@ -55,8 +55,7 @@ class Text:
         """Write after ``prompt`` with ``model``, from the end of ``cache`` on, with drafts as ``policy`` chooses.
 
         Raises:
-            RuntimeUnsupported: ``verify`` is wrong, or (`TokenOutOfRange`) the model does not have a token of the
-                prompt, the cached tokens or a logit bias.
+            TokenOutOfRange: The model does not have a token of the prompt, the cached tokens or a logit bias.
         """
         self.prompt, self.settings, self.policy = prompt, settings, policy
         self._cached = token_ids(settings.cached_tokens)
@@ -75,7 +74,8 @@ class Text:
         self.repeatable = settings.seed is not None and settings.sampler is not None
         self.statistics = DraftStatistics() if settings.statistics is None else settings.statistics
         self.statistics.policy = policy if policy.is_automatic else None
-        draw = draw_for(settings.verify, settings.sampler, self.processors, vocabulary)
+        sampler = settings.sampler
+        draw = Draw(sampler, self.processors, vocabulary) if isinstance(sampler, Sampling) and sampler.temp else None
         drafts = settings.num_draft_tokens != 0  # 0 also turns forced tokens off
         given = members_of(settings.drafter) if drafts else ()
         if settings.prediction is not None:

@@ -7,13 +7,13 @@ A proposal of k tokens takes k passes: what the cache does not hold of the text 
 fed. They are chained on the device and evaluated once, unless their probability decides where they end.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import mlx.core as mx
 
 from spectool.runtime.caches.text_cache import TextCache
-from spectool.runtime.drafters.chain import draft_chain, most_probable
 from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.drafters.drafting import Drafting
 from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
@@ -43,7 +43,6 @@ class ModelDrafter(Drafter):
         """
         self.cache, self._min_probability = TextCache(model), min_probability
         self._text: list[int] = []
-        self._has_proposed = False  # since the last commit
         self._draw: Draw | None = None
         self._vocabulary = vocabulary_size(model)
 
@@ -62,28 +61,28 @@ class ModelDrafter(Drafter):
     def start(self, prompt: Sequence[int]) -> None:
         """Feed ``prompt`` without its last token, as far as the cache does not hold it."""
         require_tokens("draft model", prompt, self._vocabulary)
-        self._text, self.cache.sure, self._has_proposed = list(prompt), 0, False
+        self._text, self.cache.sure = list(prompt), 0
         self.cache.unfed(self._text, at_once=1)
 
     def drafting(self, limit: int) -> Drafting[Proposal]:
-        """At most ``limit`` tokens, step by step. Proposes nothing if called again before `commit`."""
-        if limit <= 0 or self._has_proposed or not self._text:
+        """At most ``limit`` tokens, step by step."""
+        if limit <= 0 or not self._text:
             return Proposal((), self.name)
         unfed = self.cache.unfed(self._text)
         draw, distributions = self._draw, list[mx.array]()
         history = mx.array(self._text) if draw is not None and draw.processors else None
 
-        def drawn(logits: mx.array) -> mx.array | None:
+        def choose(logits: mx.array) -> mx.array | None:
             nonlocal history
-            found = None if draw is None else draw(logits, history)
-            if found is None:
+            if draw is None:
+                return most_probable(logits)
+            if (found := draw(logits, history)) is None:
                 return None
             token, distribution = found
             distributions.append(distribution)
             history = None if history is None else mx.concatenate([history, token.astype(history.dtype)])
             return token
 
-        choose = most_probable if draw is None else drawn
         chain, highest, fed = yield from draft_chain(
             lambda logits: logits, unfed, limit, min_probability=self._min_probability, choose=choose
         )
@@ -94,14 +93,56 @@ class ModelDrafter(Drafter):
             drafts, drawn_from = evaluated(tokens), mx.concatenate(distributions) if distributions else None
             proposal = Proposal(drafts, self.name, cast("list[float]", probabilities.tolist()), drawn_from)
         self.cache.tokens += unfed + drafts[:fed]
-        self._has_proposed = True
         return proposal
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Add ``tokens`` to the text; drafts that were wrong are taken back before the next ones."""
         require_tokens("draft model", tokens, self._vocabulary)
         self._text += tokens
-        self._has_proposed = False
+
+
+def most_probable(logits: mx.array) -> mx.array:
+    """The token [1] of the greatest of ``logits`` [1, vocabulary]; lazy."""
+    return mx.argmax(logits, axis=-1)
+
+
+def draft_chain(
+    read: Callable[[mx.array], mx.array],
+    unfed: Sequence[int],
+    limit: int,
+    *,
+    min_probability: float,
+    likely: mx.array | float = 0.0,
+    choose: Callable[[mx.array], mx.array | None] = most_probable,
+) -> Drafting[tuple[list[mx.array], list[mx.array], int]]:
+    """At most ``limit`` drafts, which are chained on the device, unless their probability decides where they end.
+
+    Args:
+        read: Logits as they count, from those of the model, both [tokens, vocabulary].
+        unfed: What is fed first.
+        limit: Most drafts.
+        min_probability: There is no further pass once the most probable tokens are all right with less than this.
+        likely: Log-probability of what is drafted already.
+        choose: Chooses a token [1] given logits [1, vocabulary]; None ends the drafts.
+
+    Returns:
+        The drafts, each [1], the log-probability [] of the most probable token at each of them, and how many were fed.
+    """
+    least = math.log(min_probability) if min_probability > 0 else -math.inf
+    tokens, highest, fed, feed = list[mx.array](), list[mx.array](), 0, mx.array(list(unfed), dtype=mx.int32)
+    while len(tokens) < limit and (least == -math.inf or float(likely) >= least):
+        logits, fed = read((yield feed)[-1:]), len(tokens)
+        chosen = choose(logits)
+        if chosen is None:
+            break
+        feed = chosen.astype(mx.int32)
+        tokens.append(feed)
+        scores = logits[0].astype(mx.float32)
+        highest.append(mx.max(scores) - mx.logsumexp(scores))
+        likely = likely + highest[-1]
+        if least > -math.inf:
+            yield [feed, likely]
+    return tokens, highest, fed
 
 
 def vocabulary_mismatch(draft: Mapping[str, int], target: Mapping[str, int]) -> str | None:
@@ -111,17 +152,10 @@ def vocabulary_mismatch(draft: Mapping[str, int], target: Mapping[str, int]) -> 
     them has are allowed, since models of one family differ in added tokens.
     """
     shared = draft.keys() & target.keys()
-    wrong = sorted(token for token in shared if draft[token] != target[token])
-    if wrong:
-        token = wrong[0]
-        return (
-            f"draft model: expected the target's token ids, got {len(wrong)} different ones "
-            f"({token!r} is {draft[token]} in the draft, {target[token]} in the target). "
-            "Use a draft model with the target's tokenizer."
-        )
-    if 2 * len(shared) < max(len(draft), len(target)):
-        return (
-            f"draft model: expected the target's vocabulary ({len(target)} tokens), got one of "
-            f"{len(draft)} with {len(shared)} in common. Use a draft model with the target's tokenizer."
-        )
-    return None
+    wrong = sum(draft[token] != target[token] for token in shared)
+    if not wrong and 2 * len(shared) >= max(len(draft), len(target)):
+        return None
+    return (
+        f"draft model: expected the target's {len(target)} tokens with their ids, got {len(draft)}, of which the "
+        f"target has {len(shared)}, and {wrong} of these with other ids. Use a draft model with the target's tokenizer."
+    )

@@ -1,13 +1,156 @@
-"""What all ranks of a group share about a model that is spread over them, and a pass."""
+"""How the ranks of a group meet: as the same versions, with the same model, and then with messages and passes."""
 
+import json
+import os
+import sys
 import zlib
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
+import numpy as np
 
-from spectool import RuntimeUnsupported
-from spectool.runtime.groups.meeting import Meeting, joined, world
+from spectool import RuntimeUnsupported, SpectoolError
+from spectool.runtime.groups.watch import Watch, addresses_of_ranks
 from spectool.runtime.per_model import once_per_model
+
+_NUMBERS = 256  # of a message, the first of which says how many bytes follow
+_FIRST_BYTES = 4 * (_NUMBERS - 1)
+_MOST_BYTES = 1 << 30
+_CONFIGURATIONS = ("config.json", "hf_quant_config.json")
+_SAMPLES, _SAMPLE_BYTES = 16, 4096  # of a file of weights
+
+
+@cache
+def world() -> Any:
+    """All processes of ``mlx.launch`` once they are there, or this one; a SpectoolError if it cannot join them."""
+    rank, addresses = os.environ.get("MLX_RANK", ""), addresses_of_ranks()
+    names = {str(each): f"rank {each} ({at})" for each, at in enumerate(addresses)}
+    if len(names) > 1:  # said beforehand, since MLX lets no other thread run while it waits
+        others = ", ".join(name for each, name in names.items() if each != rank)
+        print(f"rank {rank} of {len(addresses)} is waiting for {others}", file=sys.stderr, flush=True)
+    try:
+        return mx.distributed.init()
+    except (RuntimeError, ValueError) as error:
+        raise SpectoolError(
+            f"{names.get(rank, f'rank {rank}')} cannot join the group ({error}). Check that nothing else uses its "
+            "address, that no rank was started twice and that the others are running, then start all of them again"
+        ) from error
+
+
+@cache
+def joined() -> Watch:
+    """The watch over `world`, which has met; RuntimeUnsupported for other versions, or one that cannot reach rank 0."""
+    group = world()
+    watch = Watch(group.rank(), addresses_of_ranks())
+    meeting = Meeting(group, watch)
+    versions = ", ".join(f"{name} {version(name)}" for name in ("spectool", "mlx", "mlx-lm"))
+    met = meeting.gathered(versions, watch.listen() if group.rank() == 0 else None)
+    for rank, (found, _) in enumerate(met):
+        if found != met[0][0]:
+            raise RuntimeUnsupported(f"rank {rank} has {found}, and rank 0 {met[0][0]}. Install the same everywhere")
+    for rank, (connected,) in enumerate(meeting.gathered(group.rank() == 0 or watch.connect(met[0][1]))):
+        if not connected:
+            at = " or ".join(f"{host}:{port}" for host, port in met[0][1]["addresses"]) or "any address"
+            raise RuntimeUnsupported(
+                f"{watch.named(rank)} cannot reach rank 0 at {at}. Let the firewall of rank 0 accept connections from "
+                "the other machines of the group"
+            )
+    watch.begin()
+    return watch
+
+
+class Meeting:
+    """Messages between the ranks of a group. Nothing of MLX is under way when one is sent."""
+
+    def __init__(self, group: Any, watch: Watch) -> None:
+        self._group, self._watch = group, watch
+
+    def gathered(self, *own: Any) -> list[list[Any]]:
+        """What each rank gives, by rank; as JSON has it."""
+        return [self._received(json.dumps(own).encode(), rank) for rank in range(self._group.size())]
+
+    def _received(self, payload: bytes = b"", rank: int = 0) -> list[Any]:
+        """The list that a rank sends as JSON: this one ``payload``. A SpectoolError for all else, or if one is gone."""
+        message = self._broadcast(payload, rank)
+        with suppress(ValueError):
+            if isinstance(found := json.loads(message), list):
+                return found
+        raise SpectoolError(
+            f"expected a message of the group, got {message[:16]!r}. The ranks but the first have to make no calls of "
+            "their own, of mlx-lm or mx.distributed"
+        )
+
+    def _broadcast(self, payload: bytes, rank: int = 0) -> bytes:
+        """Send ``payload`` from a rank to the others, or receive it there."""
+        sends = rank == self._group.rank()
+        first = len(payload).to_bytes(4, "little") + payload[:_FIRST_BYTES]
+        head = self._summed(first if sends else b"", _NUMBERS)
+        size = int.from_bytes(head[:4], "little")
+        if size > _MOST_BYTES:
+            return head  # not a message; the caller says so
+        if size > _FIRST_BYTES:
+            head += self._summed(payload[_FIRST_BYTES:] if sends else b"", -(-(size - _FIRST_BYTES) // 4))
+        return head[4 : 4 + size]
+
+    def _summed(self, payload: bytes, numbers: int) -> bytes:
+        """The bytes that one rank gives, on all ranks: the sum of ``numbers`` int32, which are zeros on the others."""
+        given = np.frombuffer(payload.ljust(4 * numbers, b"\0"), np.int32)
+        with self._watch.waiting(meets=True):
+            total = mx.distributed.all_sum(mx.array(given), group=self._group, stream=mx.cpu)
+            mx.eval(total)
+        return np.array(total).tobytes()
+
+
+def require_same_model(name: str, folder: Path) -> None:
+    """Raise `RuntimeUnsupported`, before weights are read, if a rank has other files.
+
+    Files that lack parameters, or have others, are a ValueError, as mlx-lm says it in one process.
+    """
+    from spectool.runtime.mlx_lm_compat import load_parameters
+
+    watch, weights = joined(), folder.glob("model*.safetensors")
+    own = [*weights, *filter(Path.is_file, (folder / each for each in _CONFIGURATIONS))]
+    met = Meeting(world(), watch).gathered({file.name: _described(file) for file in own})
+    for rank, (files,) in enumerate(met):
+        for file in sorted({*files, *met[0][0]}):
+            if (found := files.get(file, "none")) != (expected := met[0][0].get(file, "none")):
+                raise RuntimeUnsupported(
+                    f"{name}: {watch.named(rank)} has another {file} than {watch.named(0)} ({found}; {expected}). "
+                    "Copy the model from one to all others"
+                )
+    load_parameters(folder, lazy=True)  # strictly, which `sharded_load` does not do
+
+
+def require_shareable(name: str, model: Any) -> None:
+    """Make a first pass on all ranks; RuntimeUnsupported where they cannot share the heads of the model."""
+    from spectool.runtime.mlx_lm_compat import make_prompt_cache
+
+    try:
+        mx.eval(model(mx.array([[0]]), cache=make_prompt_cache(model)))
+    except ValueError as error:
+        raise RuntimeUnsupported(
+            f"{name}: cannot be spread over {world().size()} processes ({error}). Its numbers of heads, of keys and "
+            "values too, have to be multiples of the number of processes: start fewer, or use --pipeline"
+        ) from error
+
+
+def _described(file: Path) -> str:
+    """What has to be alike: of a configuration its content, of weights also names, shapes, size and some samples."""
+    if file.suffix == ".json":
+        return f"content {zlib.crc32(json.dumps(json.loads(file.read_bytes()), sort_keys=True).encode()):08x}"
+    size, digest = file.stat().st_size, 0
+    with file.open("rb") as opened:
+        header = opened.read(8)
+        digest = zlib.crc32(opened.read(min(int.from_bytes(header, "little"), size)))
+        begin = opened.tell()
+        for sample in range(_SAMPLES):
+            opened.seek(begin + (size - begin) * sample // _SAMPLES)
+            digest = zlib.crc32(opened.read(_SAMPLE_BYTES), digest)
+    return f"{size:,} bytes, content {digest:08x}"
 
 
 @once_per_model
@@ -31,12 +174,12 @@ def processes_of(model: Any) -> int:
 
 
 class Link(Meeting):
-    """What all ranks of a group share about a model."""
+    """What all ranks of a group share about a model that is spread over them."""
 
     def __init__(self, model: Any, group: Any) -> None:
         """Meet the other ranks; a RuntimeUnsupported if they have other versions, or another model."""
         super().__init__(group, joined())
-        self._model, self._digest = model, 0
+        self._model = model
         met = self.gathered(repr(getattr(model, "args", None)))
         for rank, (arguments,) in enumerate(met):
             if arguments != met[0][0]:
@@ -47,8 +190,4 @@ class Link(Meeting):
         entries = getattr(cache, "entries", cache)
         found: mx.array = self._model(mx.array(tokens, dtype=mx.int32), cache=entries)
         mx.eval(found if logits else [entry.state for entry in entries])
-        held = getattr(cache, "lengths", None)
-        if held is None:
-            held = sorted({at for entry in entries or () if isinstance(at := getattr(entry, "offset", None), int)})
-        self._digest = zlib.crc32(repr((held, *map(sum, tokens))).encode(), self._digest)
         return found

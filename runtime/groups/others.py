@@ -16,13 +16,6 @@ from spectool.runtime.groups.link import Link, group_of
 from spectool.runtime.groups.mirrored import FAILED, SpreadCache, operations
 
 _CLEAR_EVERY = 256  # passes between two mx.clear_cache()
-_MODULES = (  # of the operations that rank 0 may name
-    "spectool.measure.bench.run",
-    "spectool.runtime.caches.own",
-    "spectool.runtime.caches.rewinding",
-    "spectool.runtime.caches.shared",
-    "spectool.runtime.policy.measuring",
-)
 
 
 def follow_rank_0(model: Any) -> None:
@@ -74,9 +67,6 @@ class Follower(Link):
                 _found(work)(self._model, objects[int(cache)], *arguments, **named)
             case ["drop", number]:
                 del objects[number]
-            case ["check", digest]:
-                if digest != self._digest:
-                    raise RuntimeError("this rank does not hold the tokens that rank 0 holds")
             case [name, *told]:
                 self._repeat_mirrored(name, *told)
 
@@ -100,8 +90,8 @@ class Follower(Link):
 
 def _found(name: str) -> Any:
     """An operation, by its name; a SpectoolError if it is none of those that rank 0 may name."""
-    if (module := name.partition(":")[0]) in _MODULES:
-        import_module(module)
+    if name.startswith("spectool."):
+        import_module(name.partition(":")[0])
     if name not in operations:
         raise SpectoolError(f"rank 0 asks for {name!r}, which is no operation of a group")
     return resolve_name(name)

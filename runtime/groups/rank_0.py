@@ -18,7 +18,6 @@ from spectool.runtime.groups.link import Link, group_of
 from spectool.runtime.groups.mirrored import Spread, SpreadCache, name_of, uninterrupted
 from spectool.runtime.per_model import once_per_model
 
-checked_every = 0  # passes between two checks of the ranks against each other; 0 for none
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -87,7 +86,7 @@ class Leader(Link):
         self._recorded: list[list[Any]] = []
         self._dropped: deque[int] = deque()  # filled by any thread
         self._numbers = itertools.count()
-        self._passes, self._rests = 0, False
+        self._rests = False
         super().__init__(model, group)
         atexit.register(self.stop)
 
@@ -132,9 +131,6 @@ class Leader(Link):
                 "prompt_cache: expected one that all processes of the model have, got that of one process. Make it "
                 "with spectool.runtime.groups.rank_0.make_prompt_cache(model)"
             )
-        self._passes += 1
-        if checked_every and self._passes % checked_every == 0:
-            self.record("check", self._digest)
         tokens: Any = inputs.tolist()
         named = None if cache is None else self.named(cache)
         return self.meet(lambda: self._pass(tokens, cache, logits), "pass", tokens, named, logits)

@@ -1,8 +1,7 @@
 """Whether the processes of a group are all alive.
 
 A rank that waits inside MLX for one that is gone would wait for ever, or until MLX's backend notices. So rank 0 keeps a
-connection to each of the others. The kernel closes it when a process ends, and its keep-alive when a machine does. Both
-sides send an empty line each second, so that a rank that waits can say which one is silent.
+connection to each of the others. The kernel closes it when a process ends, and its keep-alive when a machine does.
 """
 
 import json
@@ -21,14 +20,12 @@ from spectool import SpectoolError
 
 _CONNECT_SECONDS = 3.0  # for each address of rank 0
 _GREETING_SECONDS = 1.0  # for each process that connects to rank 0
-_PULSE_SECONDS = 1.0
-_SILENT_SECONDS = 5.0  # until it is said who is waited for
 _NOTICE_SECONDS = 1.0  # in which it is known who is gone, after MLX has failed
 _NOTICE_LOST_SECONDS = 6.0  # the same where MLX says that it lost a connection: as long as the keep-alive below takes
 _LOST_ERRORS = ("[ring]", "[jaccl]", "[mpi]", "[nccl]")  # how those begin
 _GRACE_SECONDS = 3.0  # in which MLX may notice by itself, which gives an ordinary error
 _TCP = {"TCP_KEEPIDLE": 2, "TCP_KEEPALIVE": 2, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 4}  # seconds, and tries
-_TCP |= {"TCP_USER_TIMEOUT": 5000}  # milliseconds; on Linux, which keeps nothing alive while a pulse is unanswered
+_TCP |= {"TCP_USER_TIMEOUT": 5000}  # milliseconds; on Linux, which keeps nothing alive while a line is unanswered
 
 _WAKE = b"wake"
 
@@ -45,7 +42,7 @@ class Watch:
         """A watch on a rank; ``addresses`` are those of all ranks."""
         self._rank, self._addresses = rank, addresses
         self._peers: dict[int, socket.socket] = {}
-        self._waits = self._begun = self.expects_end = self.failed = False
+        self._begun = self.expects_end = self.failed = False
         self._woken, self._lost, self._reason = threading.Event(), threading.Event(), ""
 
     def named(self, rank: int) -> str:
@@ -76,14 +73,12 @@ class Watch:
     def begin(self) -> None:
         """Watch, now that all are connected: where one is gone, this process ends, too."""
         self._begun = True
-        threading.Thread(target=self._pulse, name="pulse", daemon=True).start()
         for rank, peer in self._peers.items():
             threading.Thread(target=self._read, args=(rank, peer), name=f"watch rank {rank}", daemon=True).start()
 
     @contextmanager
     def waiting(self, *, meets: bool = False) -> Iterator[None]:
         """While this process needs the others, or only ``meets`` them; a SpectoolError where MLX lost one of them."""
-        before, self._waits = self._waits, True
         try:
             yield
         except RuntimeError as error:
@@ -92,8 +87,6 @@ class Watch:
                 reason = self._reason or f"a process of the group is gone ({error})"
                 raise SpectoolError(f"{reason}. Start all ranks again") from error
             raise
-        finally:
-            self._waits = before
 
     @contextmanager
     def working(self, *expected: type[Exception]) -> Iterator[None]:
@@ -148,7 +141,7 @@ class Watch:
         peer.close()
 
     def _keep(self, rank: int, peer: socket.socket) -> None:
-        peer.settimeout(1.0)
+        peer.settimeout(None)
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _TCP.items():
             if hasattr(socket, name):
@@ -157,54 +150,27 @@ class Watch:
 
     def _read(self, rank: int, peer: socket.socket) -> None:
         """Wait until a process ends; then end this one."""
-        reason = self._hear(rank, peer) or f"{self.named(rank)} is gone"
+        reason = self._heard(peer) or f"{self.named(rank)} is gone"
         if self.expects_end:
             return
         if not self._lost.is_set():
             self._tell(reason.encode())
             self._reason = reason
             self._lost.set()
-        until = time.monotonic() + _GRACE_SECONDS
-        while time.monotonic() < until:
-            time.sleep(0.1)
-            if self.expects_end:
-                return
-        _say(f"Error: {self._reason}, so rank {self._rank} ends, too. Start all ranks again")
-        os._exit(1)
+        time.sleep(_GRACE_SECONDS)
+        if not self.expects_end:
+            ends = f"Error: {self._reason}, so rank {self._rank} ends, too. Start all ranks again"
+            print(ends, file=sys.stderr, flush=True)
+            os._exit(1)
 
-    def _hear(self, rank: int, peer: socket.socket) -> str:
-        """Listen to a process until it ends, or says why it will."""
-        rest, heard, said = b"", time.monotonic(), False
+    def _heard(self, peer: socket.socket) -> str:
+        """Why a process ends; empty if it is gone before it says so."""
         with suppress(OSError):
-            while True:
-                try:
-                    came = peer.recv(2000)
-                except TimeoutError:
-                    if self._waits and not said and time.monotonic() - heard > _SILENT_SECONDS:
-                        said = True
-                        _say(f"rank {self._rank} is waiting for {self.named(rank)}, which is silent")
-                    continue
-                if not came:
-                    break
-                if said:
-                    _say(f"rank {self._rank} goes on, since {self.named(rank)} is back")
-                *lines, rest = (rest + came).split(b"\n")
-                heard, said = time.monotonic(), False
-                for line in lines:
-                    if line == _WAKE:
-                        self._woken.set()
-                    elif line:
-                        return line.decode(errors="replace")
+            for line in peer.makefile("rb"):
+                if (said := line.rstrip(b"\n")) != _WAKE:
+                    return said.decode(errors="replace")
+                self._woken.set()
         return ""
-
-    def _pulse(self) -> None:
-        while not self.expects_end:
-            time.sleep(_PULSE_SECONDS)
-            self._tell(b"")
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def addresses_of_ranks() -> list[str]:

@@ -5,17 +5,9 @@ we use, that no other module of the package imports them, and that what is follo
 its caches (`windows`), and what its models do with several tokens at once (`pass_size`).
 """
 
-import resource
 from typing import Any
 
-_set_limit = resource.setrlimit
-if 0 <= resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 4096:  # mlx-lm asks for as many open files, and would fail
-    resource.setrlimit = lambda *limits: None
-
 import mlx_lm
-
-resource.setrlimit = _set_limit
-
 from mlx_lm import sample_utils
 from mlx_lm.generate import (
     GenerationResponse,
@@ -24,7 +16,6 @@ from mlx_lm.generate import (
     maybe_quantize_kv_cache,
     wired_limit,
 )
-from mlx_lm.models import cache
 from mlx_lm.models.cache import (
     ArraysCache,
     CacheList,
@@ -36,7 +27,7 @@ from mlx_lm.models.cache import (
 )
 from mlx_lm.models.rope_utils import DynamicNTKScalingRoPE
 from mlx_lm.tokenizer_utils import TokenizerWrapper
-from mlx_lm.utils import get_total_parameters, sharded_load
+from mlx_lm.utils import get_total_parameters, quantize_model, sharded_load
 from mlx_lm.utils import load_model as load_parameters
 
 

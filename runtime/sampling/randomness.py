@@ -6,7 +6,6 @@ placeholder that can never be evaluated.
 """
 
 import random
-from types import TracebackType
 from typing import cast
 
 import mlx.core as mx
@@ -24,9 +23,7 @@ class Randomness:
         if self._own is not None:
             put_back(self._own)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         if self._own is not None and kind is None:
             self._own = state()
         if self._before is not None and (self._own is not None or kind is not None):

@@ -22,7 +22,6 @@ from spectool.runtime.settings import LEAST_DIVISOR, PENALTIES, SAMPLER, Setting
 Sampler = Callable[[mx.array], mx.array]
 LogitsProcessor = Callable[[mx.array, mx.array], mx.array]
 _LARGEST_BIAS = 1e30  # with the least temperature, still a float32
-_TOKEN = Setting(0, math.inf, 0, whole=True)
 
 
 class WrongSetting(RuntimeUnsupported):
@@ -43,20 +42,16 @@ class Sampling:
     temp: float = SAMPLER["temp"].default  # 0 takes the most probable token, and the others have no effect
     top_p: float = SAMPLER["top_p"].default  # mass of the most probable tokens that are kept; 0 for the first of them
     min_p: float = SAMPLER["min_p"].default  # least probability, as a share of the best token's; 0 for all
-    min_tokens_to_keep: int = 1  # even where min_p would not
     top_k: int = 0  # most probable tokens that are kept; 0, or as many as the model has, for all
     xtc_probability: float = SAMPLER["xtc_probability"].default  # of leaving out all above the threshold but the least
     xtc_threshold: float = SAMPLER["xtc_threshold"].default  # least probability of what is left out then, 0 to 0.5
-    xtc_special_tokens: tuple[int, ...] = ()  # ids that are never left out then
+    xtc_special_tokens: Sequence[int] = ()  # ids that are never left out then
 
     def __post_init__(self) -> None:
         for name, setting in SAMPLER.items():
             object.__setattr__(self, name, _number(name, getattr(self, name), setting))
         if self.top_p == 0:  # mlx-lm's sampler takes this for no filter
             object.__setattr__(self, "temp", 0.0)
-        special = self.xtc_special_tokens
-        ids = tuple(_number("xtc_special_tokens", token, _TOKEN, "token ids") for token in special)
-        object.__setattr__(self, "xtc_special_tokens", ids)
 
     def __call__(self, logits: mx.array) -> mx.array:
         """A token from each row of logits [rows, vocabulary], the one that mlx-lm's sampler would draw; lazy.
@@ -104,12 +99,12 @@ class Sampling:
     def _likely(self, logits: mx.array) -> mx.array:
         if self.top_p < 1:
             logits = sample_utils.apply_top_p(logits, self.top_p)
-        if self.min_p != 0 and self.min_tokens_to_keep < logits.shape[-1]:
-            logits = sample_utils.apply_min_p(logits, self.min_p, self.min_tokens_to_keep)
+        if self.min_p > 0:
+            logits = sample_utils.apply_min_p(logits, self.min_p)
         return logits
 
     def _xtc(self, logits: mx.array, probability: float) -> mx.array:
-        kept = [token for token in self.xtc_special_tokens if token < logits.shape[-1]]
+        kept = [token for token in self.xtc_special_tokens if 0 <= token < logits.shape[-1]]
         return cast(mx.array, sample_utils.apply_xtc(logits, probability, self.xtc_threshold, kept))
 
     def _best(self, logits: mx.array) -> mx.array:
@@ -130,15 +125,14 @@ class LogitBias:
                 raise WrongSetting("logit_bias", f"expected numbers up to {_LARGEST_BIAS:g}, got {bias!r} for {token}")
         self.tokens = token_ids(biases)
         self._values = mx.array([float(bias) for bias in biases.values()])
-        self._indices: mx.array | None = None
-        self._checked = -1  # vocabulary that has all the tokens
+        self._places: dict[int, mx.array] = {}  # of the tokens, by the size of a vocabulary that has all of them
 
     def __call__(self, tokens: mx.array, logits: mx.array) -> mx.array:
         """Logits [1, vocabulary] with the biases added; lazy."""
-        if logits.shape[-1] != self._checked or self._indices is None:
-            require_tokens("logit_bias", self.tokens, logits.shape[-1])
-            self._checked, self._indices = logits.shape[-1], mx.array(self.tokens)
-        return logits.at[:, self._indices].add(self._values)
+        if (size := logits.shape[-1]) not in self._places:
+            require_tokens("logit_bias", self.tokens, size)
+            self._places[size] = mx.array(self.tokens)
+        return logits.at[:, self._places[size]].add(self._values)
 
 
 def make_logits_processors(
@@ -217,7 +211,7 @@ def in_blocks(weights: mx.array) -> mx.array:
     return weights.reshape(*weights.shape[:-1], blocks, blocks)
 
 
-def _number(name: str, value: Any, setting: Setting, expected: str = "") -> Any:
+def _number(name: str, value: Any, setting: Setting) -> Any:
     """A number that is what a setting may be; NaN and infinity never are."""
     plain: float = math.nan
     kind: Any = Integral if setting.whole else Real
@@ -228,6 +222,6 @@ def _number(name: str, value: Any, setting: Setting, expected: str = "") -> Any:
     if not setting.least <= plain <= setting.most or plain == math.inf or tiny:
         least = LEAST_DIVISOR if setting.divisor else setting.least
         bounds = f"from {least:g} to {setting.most:g}" if setting.most < math.inf else f"of at least {least:g}"
-        expected = expected or ("0 or " * setting.divisor + ("a whole number" if setting.whole else "a number"))
+        expected = "0 or " * setting.divisor + ("a whole number" if setting.whole else "a number")
         raise WrongSetting(name, f"expected {expected} {bounds}, got {value!r}")
     return plain

@@ -4,13 +4,13 @@
 what was sampled.
 
 *Rejection sampling* accepts more of the drafts that were drawn from a known distribution q over the target's
-vocabulary; p is the target's. Alone, a draft x stands with probability min(1, p(x) / q(x)). In a block, a token that
-the target likes better than the draft makes up for one before it that it likes less, so that the longest beginning
-that may stand does, never a shorter one than token by token. After it comes a token drawn from what p has left; it is
-never the rejected draft, so that here, too, a draft is right where the two tokens are equal.
+vocabulary, as a block: the longest beginning that may stand does, and after it comes a token drawn from what the
+target's distribution p has left. It is never the rejected draft, so that here, too, a draft is right where the two
+tokens are equal.
 
-Both leave the target's distribution as it is. A guess without a distribution (dictionary, history, translated text)
-has all of q on itself: it stands with probability p(x), which is what exact match gives, for less work.
+Both leave the target's distribution as it is (docs/sampling.md has the proof). A guess without a distribution
+(dictionary, history, translated text) has all of q on itself: it stands with probability p(x), which is what exact
+match gives, for less work.
 
 Source: Sun et al. 2024, Block Verification Accelerates Speculative Decoding, Algorithm 2, Theorems 1 and 2. Token by
 token: Leviathan et al. 2023, Fast Inference from Transformers via Speculative Decoding, Algorithm 1 and Appendix A.1;
@@ -24,7 +24,6 @@ from typing import cast
 
 import mlx.core as mx
 
-from spectool import RuntimeUnsupported
 from spectool.runtime.sampling.samplers import (
     LogitsProcessor,
     Sampler,
@@ -91,27 +90,6 @@ class Draw:
         mass = block_sum(chosen)[..., None]
         chosen = mx.where(mass > 0, chosen / mass, mx.softmax(logits.astype(mx.float32), axis=-1))
         return draw_from(chosen), chosen
-
-
-def draw_for(
-    verify: str | None, sampler: Sampler | None, processors: tuple[LogitsProcessor, ...], vocabulary: int
-) -> Draw | None:
-    """How drafts are drawn for rejection sampling, in ``vocabulary`` ids of the target; None for exact match.
-
-    Raises:
-        RuntimeUnsupported: ``verify`` is unknown, or asks for rejection sampling with a sampler that does not state its
-            distribution.
-    """
-    if verify not in (None, "exact", "rejection"):
-        raise RuntimeUnsupported(f"verify: expected 'exact' or 'rejection', got {verify!r}")
-    if verify == "exact" or sampler is None or (verify is None and not isinstance(sampler, Sampling)):
-        return None
-    if not isinstance(sampler, Sampling):
-        raise RuntimeUnsupported(
-            f"verify='rejection': expected a sampler with a known distribution, got {sampler!r}. "
-            "Pass spectool.runtime.Sampling(temp=…), or verify='exact'."
-        )
-    return Draw(sampler, processors, vocabulary) if sampler.temp else None
 
 
 def accept_or_resample(target: mx.array, draft: mx.array, distribution: mx.array) -> mx.array:

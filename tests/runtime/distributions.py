@@ -56,10 +56,7 @@ def filtered(sampling: Sampling, logits: Floats) -> Floats:
         before = np.cumsum(np.exp(kept[order])) - np.exp(kept[order])
         kept[order[before >= sampling.top_p]] = -np.inf
     if sampling.min_p:
-        always = np.argsort(-kept)[: sampling.min_tokens_to_keep]
-        low = np.exp(kept) < sampling.min_p * np.exp(kept.max())
-        low[always] = False
-        kept[low] = -np.inf
+        kept[np.exp(kept) < sampling.min_p * np.exp(kept.max())] = -np.inf
 
     def at_temperature(scores: Floats) -> Floats:
         scores = scores.copy()

@@ -16,12 +16,11 @@ from typing import Any
 import pytest
 
 from spectool.runtime.demo_models import demo_path
-from spectool.runtime.groups import others, rank_0
+from spectool.runtime.groups import rank_0
 from spectool.runtime.groups.watch import Watch
 from spectool.tests.rings import errors_of, host_file, outputs_of, start_rank
 from spectool.tests.runtime.test_groups import saved
 
-ROOT = Path(__file__).resolve().parents[2]
 MODEL = demo_path("target")
 END_SECONDS = 10  # in which all processes have to end after one has
 
@@ -138,19 +137,6 @@ def test_a_rank_that_is_missing_is_waited_for_by_name(tmp_path: Path) -> None:
     assert line == f"rank 0 of 3 is waiting for rank 1 ({at[1]}), rank 2 ({at[2]})\n"
 
 
-@pytest.mark.nightly
-def test_a_rank_that_is_stopped_is_waited_for_by_name_and_goes_on(tmp_path: Path) -> None:
-    model, hosts = saved(tmp_path / "model", "qwen2", 2, num_key_value_heads=2), host_file(2, tmp_path)
-    ring = [start_rank(rank, hosts, ["-u", *generate(model, tokens=400)]) for rank in (0, 1)]
-    writing(ring[0])
-    ring[1].send_signal(signal.SIGSTOP)
-    assert ring[0].stderr is not None
-    line = next(line for line in ring[0].stderr if "silent" in line)
-    ring[1].send_signal(signal.SIGCONT)
-    assert re.match(r"rank 0 is waiting for rank 1 \(127.0.0.1:\d+\), which is silent", line)
-    outputs_of(ring, 120)
-
-
 TELLS = """
 import sys
 from spectool.runtime.groups.mirrored import SpreadCache
@@ -190,13 +176,6 @@ def test_only_known_operations_can_be_called(tmp_path: Path, message: str, says:
         rank_0.wait()
     assert error.startswith(f"Error: {says}")
     assert not (tmp_path / "made").exists()
-
-
-def test_the_modules_of_all_operations_are_known() -> None:
-    rooms = (file for room in ("runtime", "measure", "serve", "commands") for file in (ROOT / room).rglob("*.py"))
-    used = {file for file in rooms if re.search(r"@(mirrored|repeatable)\b", file.read_text(encoding="utf-8"))}
-    names = {f"spectool.{'.'.join(file.relative_to(ROOT).with_suffix('').parts)}" for file in used}
-    assert names == set(others._MODULES)
 
 
 @pytest.mark.nightly

@@ -21,14 +21,13 @@ PARAMETERS = {
     "generate.wired_limit": "model streams",
     "sample_utils.categorical_sampling": "logits temp",
     "sample_utils.apply_top_p": "logprobs top_p",
-    "sample_utils.apply_min_p": "logprobs min_p min_tokens_to_keep",
+    "sample_utils.apply_min_p": "logprobs min_p",
     "sample_utils.apply_top_k": "logprobs top_k",
     "sample_utils.apply_xtc": "logits xtc_probability xtc_threshold xtc_special_tokens",
     "utils.sharded_load": "repo pipeline_group tensor_group return_config tokenizer_config trust_remote_code",
     "utils.load_model": "model_path lazy strict",
+    "utils.quantize_model": "model config group_size bits",
     "models.cache.make_prompt_cache": "model max_kv_size",
-    "models.cache.save_prompt_cache": "file_name cache metadata",
-    "models.cache.load_prompt_cache": "file_name return_metadata",
 }
 ATTRIBUTES = {
     "tokenizer_utils.TokenizerWrapper": "has_tool_calling tool_call_start tool_call_end tool_parser "

@@ -86,19 +86,13 @@ def test_what_drafters_know_counts_as_memory() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("interpreted")
-def test_drafts_of_a_model_are_verified_by_rejection_sampling_by_default() -> None:
+def test_drafts_of_a_model_are_verified_by_rejection_sampling() -> None:
     made: dict[str, Any] = {"draft_model": demo_path("target"), "history": False}
-    shares = []
-    for options in {}, {"verify": "exact"}:
-        with serving(lambda tokenizer: load_drafter(tokenizer, **made), num_draft_tokens=4, **options) as running:
-            asked: Any = {"model": "default_model", "prompt": PROMPTS[0], "max_tokens": 24, "temperature": 1.5}
-            answers = [client(running).completions.create(**asked, seed=seed) for seed in (*range(3, 11), 3)]
-        assert answers[0].choices[0].text == answers[-1].choices[0].text
-        figures: list[Any] = [each.metrics["speculative_decoding"] for each in answers]  # type: ignore[attr-defined]
-        drafted, accepted = (
-            sum(each[f"num_{name}_tokens"] for each in figures) for name in ("draft", "accepted_draft")
-        )
-        print(f"{options}: {accepted} of {drafted} drafts accepted")
-        assert drafted >= 24
-        shares.append(accepted / drafted)
-    assert shares[0] > 0.9 and shares[1] < 0.5, "a perfect draft"
+    with serving(lambda tokenizer: load_drafter(tokenizer, **made), num_draft_tokens=4) as running:
+        asked: Any = {"model": "default_model", "prompt": PROMPTS[0], "max_tokens": 24, "temperature": 1.5}
+        answers = [client(running).completions.create(**asked, seed=seed) for seed in (*range(3, 11), 3)]
+    assert answers[0].choices[0].text == answers[-1].choices[0].text
+    figures: list[Any] = [each.metrics["speculative_decoding"] for each in answers]  # type: ignore[attr-defined]
+    drafted, accepted = (sum(each[f"num_{name}_tokens"] for each in figures) for name in ("draft", "accepted_draft"))
+    print(f"{accepted} of {drafted} drafts accepted")
+    assert drafted >= 24 and accepted / drafted > 0.9, "a perfect draft, of which exact match accepts less than half"

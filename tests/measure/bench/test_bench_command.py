@@ -16,7 +16,7 @@ HISTORY = (*ONE, "--drafter", "history")
 
 
 def test_options_say_what_is_measured(tmp_path: Path) -> None:
-    drafter = f"name=both,history,draft-model={demo_path('draft')},verify=exact"
+    drafter = f"name=both,history,draft-model={demo_path('draft')}"
     more = ("--num-draft-tokens", 3, "--num-draft-tokens", "auto", "--temp", 0.8)
     done = run(*ONE, "--drafter", drafter, "--drafter", "history", *more, "-o", tmp_path / "x.bench")
     assert done.exit_code == 0, done.output
@@ -27,7 +27,7 @@ def test_options_say_what_is_measured(tmp_path: Path) -> None:
     assert all(each.by_configuration.keys() == wanted for each in found.blocks)
     assert [(each.source, each.kind) for each in found.blocks] == [("pl", "encyclopaedic")]
     spec = found.options.drafters["both"]
-    assert spec.verify == "exact" and spec.sources["history"] is True and spec.sources["dictionary"] == []
+    assert spec.sources["history"] is True and spec.sources["dictionary"] == []
     assert [*spec.command][-1] == "--no-dict"
 
 
@@ -36,7 +36,7 @@ def test_options_say_what_is_measured(tmp_path: Path) -> None:
     [
         ((*ONE, "--drafter", "history,speed=2"), "Join options of `spectool generate` by commas"),
         ((*ONE, "--drafter", "dict="), "'--dict' requires an argument"),
-        ((*ONE, "--drafter", "verify=exact"), "expected something that drafts"),
+        ((*ONE, "--drafter", "min-draft-prob=0.5"), "expected something that drafts"),
         ((*HISTORY[:-1], "alignment=x"), "name it with --draft-model"),
         ((*HISTORY[:-1], "dict=pl.dict,no-dict"), "expected something that drafts"),
         ((*HISTORY[:-1], "history,no-measure"), "it measures passes anyway"),

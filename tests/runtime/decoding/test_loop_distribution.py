@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from mlx_lm.sample_utils import make_logits_processors, make_sampler
 
-from spectool import RuntimeUnsupported
-from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet, Proposal
@@ -84,7 +82,7 @@ def drafter_of(name: str, noisy: Any) -> Drafter | DrafterSet:
     return ModelDrafter(model, min_probability=0.4 if name == "hesitant model" else 0.0)
 
 
-def check_loop(model: Any, drafter: Drafter, kind: str, verify: str, runs: int, opaque: bool = False) -> float:
+def check_loop(model: Any, drafter: Drafter, kind: str, runs: int, opaque: bool = False) -> float:
     """Compare every pair and the first token with exact probabilities; return the acceptance rate."""
     sampling, processors = LOOPED[kind]
     theirs = make_sampler(
@@ -95,36 +93,35 @@ def check_loop(model: Any, drafter: Drafter, kind: str, verify: str, runs: int, 
         xtc_threshold=sampling.xtc_threshold,
     )
     total = DraftStatistics()
-    options = {"logits_processors": processors, "verify": verify, "statistics": total}
+    options = {"logits_processors": processors, "statistics": total}
     options["sampler"] = theirs if opaque else sampling
     mx.random.seed(31)
     tokens = np.array([drafted(model, PROMPT, drafter, 3, **options) for _ in range(runs)])
-    name = f"{drafter.name}, {kind}, {verify}, acceptance {total.acceptance_rate:.3f}, {runs} runs, seed 31"
+    name = f"{drafter.name}, {kind}, acceptance {total.acceptance_rate:.3f}, {runs} runs, seed 31"
     check_pairs(name, tokens, model, PROMPT, sampling, processors)
     return total.acceptance_rate
 
 
 @pytest.mark.parametrize("drafter", ["model", "overflowing model", *nightly("guesses", "hesitant model")])
 def test_the_loop_keeps_the_distribution(model: Any, noisy: Any, drafter: str) -> None:
-    assert check_loop(model, drafter_of(drafter, noisy), "processors", "rejection", RUNS) > 0.05
+    assert check_loop(model, drafter_of(drafter, noisy), "processors", RUNS) > 0.05
 
 
 def test_the_loop_keeps_it_with_any_sampler(model: Any, noisy: Any) -> None:
-    check_loop(model, drafter_of("model", noisy), "top-p, xtc", "exact", RUNS, opaque=True)
+    check_loop(model, drafter_of("model", noisy), "top-p, xtc", RUNS, opaque=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("drafter", ["model", "hesitant model", "hybrid", "guesses"])
 @pytest.mark.parametrize("kind", list(LOOPED))
 def test_the_loop_keeps_the_distribution_at_length(model: Any, noisy: Any, kind: str, drafter: str) -> None:
-    check_loop(model, drafter_of(drafter, noisy), kind, "rejection", MANY_RUNS)
+    check_loop(model, drafter_of(drafter, noisy), kind, MANY_RUNS)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("opaque", [True, False])
 @pytest.mark.parametrize("kind", list(LOOPED))
-def test_exact_match_keeps_the_distribution_at_length(model: Any, noisy: Any, kind: str, opaque: bool) -> None:
-    check_loop(model, drafter_of("model", noisy), kind, "exact", MANY_RUNS, opaque)
+def test_exact_match_keeps_the_distribution_at_length(model: Any, noisy: Any, kind: str) -> None:
+    check_loop(model, drafter_of("model", noisy), kind, MANY_RUNS, opaque=True)
 
 
 @pytest.mark.nightly
@@ -138,13 +135,13 @@ def test_the_loops_test_can_fail(model: Any, noisy: Any) -> None:
             return proposal if q is None else proposal._replace(distribution=mx.full(q.shape, 1 / VOCABULARY))
 
     with pytest.raises(AssertionError, match="assert"):
-        check_loop(model, Liar(noisy), "temperature", "rejection", RUNS)
+        check_loop(model, Liar(noisy), "temperature", RUNS)
 
 
 def test_drafts_with_the_targets_own_distribution_are_all_accepted(model: Any) -> None:
     for sampling, processors in LOOPED.values():
         total = DraftStatistics()
-        options = {"sampler": sampling, "logits_processors": processors, "verify": "rejection", "statistics": total}
+        options = {"sampler": sampling, "logits_processors": processors, "statistics": total}
         assert len(drafted(model, PROMPT, ModelDrafter(model), 60, num_draft_tokens=4, **options)) == 60
         # Passes of one and of five positions round differently.
         assert total.acceptance_rate > 0.95, sampling
@@ -169,7 +166,7 @@ def test_a_policy_uses_what_was_drawn_whatever_it_is() -> None:
 
 def test_drawing_ends_with_the_generation_that_asked_for_it(model: Any, noisy: Any) -> None:
     drafter = ModelDrafter(noisy)
-    drafted(model, PROMPT, drafter, 5, sampler=Sampling(1.0), verify="rejection")
+    drafted(model, PROMPT, drafter, 5, sampler=Sampling(1.0))
     drafter.draw_with(None)
     drafter.start(PROMPT)
     expected = drafter.propose(4)
@@ -178,14 +175,6 @@ def test_drawing_ends_with_the_generation_that_asked_for_it(model: Any, noisy: A
     seen: list[tuple[int, ...]] = []
     drafted(model, PROMPT, drafter, 5, on_cycle=lambda cycle: seen.append(cycle.proposal))
     assert seen[0] == tuple(expected.tokens)
-
-
-def test_what_cannot_be_verified_so_is_refused(model: Any) -> None:
-    with pytest.raises(RuntimeUnsupported, match=r"a known distribution.*Sampling\(temp"):
-        generate_step(mx.array(PROMPT), model, sampler=make_sampler(temp=1.0), verify="rejection")
-    wrong: Any = "reject"
-    with pytest.raises(RuntimeUnsupported, match="'exact' or 'rejection', got 'reject'"):
-        generate_step(mx.array(PROMPT), model, verify=wrong)
 
 
 def test_a_distribution_of_another_vocabulary_switches_off(model: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -75,7 +75,6 @@ def test_commits_without_proposals_are_fed_together(model: Any, counted: Counted
         drafter.commit([token])
     assert list(drafter.propose(3).tokens) == plain(model, [*PROMPT, 20, 21, 22], 3)
     assert counted.passes == [4, 4, 1, 1]
-    assert drafter.propose(3).tokens == (), "asked twice without a commit"
 
 
 def test_the_next_turn_feeds_only_what_is_new(model: Any, counted: Counted) -> None:
@@ -173,9 +172,9 @@ def test_vocabularies_are_compared_by_id() -> None:
     target = {"a": 0, "b": 1, "c": 2, "d": 3}
     assert vocabulary_mismatch({"a": 0, "b": 1, "c": 2, "<extra>": 4}, target) is None
     differing = vocabulary_mismatch({"a": 0, "b": 7, "c": 2, "d": 3}, target)
-    assert differing and "1 different ones ('b' is 7 in the draft, 1 in the target" in differing
+    assert differing and "target has 4, and 1 of these with other ids" in differing
     other = vocabulary_mismatch({"a": 0, "x": 1, "y": 2}, target)
-    assert other and "with 1 in common" in other
+    assert other and "target has 1, and 0 of these" in other
 
 
 @pytest.mark.parametrize("translated", [False, *nightly(True)])
