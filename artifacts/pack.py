@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from spectool import ArtifactError
 from spectool.artifacts.artifact import Artifact
-from spectool.artifacts.container import typed
 from spectool.artifacts.numbers import from_gaps, gaps_of, to_digits
 
 ORDERS = 5  # highest order of an n-gram
@@ -141,7 +140,7 @@ def pack_arrays(
         "places": to_digits(np.concatenate(places)),
     }
     arrays = {
-        name: typed(np.frombuffer(lzma.compress(raw, lzma.FORMAT_RAW, filters=_LZMA), np.uint8), "uint8")
+        name: np.frombuffer(lzma.compress(raw, lzma.FORMAT_RAW, filters=_LZMA), np.uint8)
         for name, raw in content.items()
     }
     return arrays, {"occurrences": occurrences, "ngrams": [len(order.count) for order in orders]}

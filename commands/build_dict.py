@@ -75,6 +75,6 @@ def place_of_pack(name: str) -> str:
     return place_of(name) if Path(name).expanduser().is_file() else name
 
 
-def options_for(corpus: "Corpus | None", max_bytes: int | None = BackoffOptions.max_bytes) -> BackoffOptions:
+def options_for(corpus: "Corpus | None", max_bytes: int = BackoffOptions.max_bytes) -> BackoffOptions:
     """How a dictionary of a text, or of packs alone, is built."""
     return BackoffOptions(max_bytes, min_count=2 if corpus is None or corpus.total_bytes >= _SMALL else 1)

@@ -17,7 +17,6 @@ decides the size of the dictionary. An entry that gains less than half a token i
 even if there is room, because such entries are chance, and cost as much on other text as they gain (docs/results.md).
 """
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -28,10 +27,9 @@ from spectool.artifacts.dictionary import PROBABILITY_STEP
 from spectool.build.dictionary.smoothing import Followers, RowNumbers, Windows, conditional_followers, smooth
 
 LEAST_GAIN = 0.5  # expected accepted tokens in the counted text
-_FLATTEST = -0.05  # bounds the steps where the number of entries hardly changes
-_STEPS = 40  # trials of the least gain; about five are enough
-_ENOUGH = 0.995  # of the entries allowed
 _TIES = 1e-5  # share by which the last contexts have to gain more than the first, so that some of equals are kept
+POWERS = 64  # of two, of a count
+GROUPS = 65 * POWERS  # of entries: a power of two for each length of a context
 
 
 class Predictions(NamedTuple):
@@ -45,14 +43,11 @@ class Predictions(NamedTuple):
     probability: NDArray[np.float32]  # of that token after the context itself
     conditional: NDArray[np.float32]  # the same at occurrences where no longer kept context is found
     stated: NDArray[np.float32]  # by the entry
-    length: NDArray[np.int8]  # tokens in the entry's context, 0 where there is none
-    count: RowNumbers  # type: ignore[assignment]  # occurrences of the entry's context
+    group: RowNumbers  # of the entry: tokens in its context, and the power of two that their occurrences reach
 
 
 _NEVER = np.zeros(1, np.float32)
-_NO_ENTRY = Predictions(
-    np.zeros(1, bool), np.full(1, -1), _NEVER, _NEVER, _NEVER, np.zeros(1, np.int8), np.zeros(1, np.int64)
-)
+_NO_ENTRY = Predictions(np.zeros(1, bool), np.full(1, -1), _NEVER, _NEVER, _NEVER, np.zeros(1, np.int64))
 """What is proposed after the empty context."""
 
 
@@ -96,37 +91,10 @@ class CandidateEntries:
                     np.where(kept, p, q),
                     np.where(kept, p_c, q_c),
                     np.where(kept, p_c, stated),
-                    np.where(kept, length, inherited.length).astype(np.int8),
-                    np.where(kept, contexts.count, inherited.count),
+                    np.where(kept, length * POWERS + np.log2(contexts.count).astype(np.int64), inherited.group),
                 )
             )
         return chosen
-
-    def best_entries(self, most: int) -> list[Predictions]:
-        """The predictions of at most ``most`` entries, those that gain most."""
-        chosen = self.entries_gaining(LEAST_GAIN)
-        everything = number_of(chosen)
-        if everything <= most:
-            return chosen
-        few: list[Predictions] | None = None
-        low, high, slope = LEAST_GAIN, math.inf, -1.0  # of log number over log least: about -1 for most texts
-        least, wanted = low * everything / max(1, most), most * (1 + _ENOUGH) / 2
-        before: tuple[float, int] | None = None
-        for _ in range(_STEPS):
-            chosen = self.entries_gaining(least)
-            number = number_of(chosen)
-            if _ENOUGH * most <= number <= most:
-                return chosen
-            if number > most:
-                low = least
-            else:
-                high, few = least, chosen
-            if before and 0 < number != before[1] > 0:
-                slope = min(_FLATTEST, math.log(number / before[1]) / math.log(least / before[0]))
-            before = least, number
-            guess = least * (max(1, number) / max(1.0, wanted)) ** (-1 / slope)
-            least = guess if low < guess < high else (low + high) / 2
-        return few or self.entries_gaining(math.inf)
 
     def restated(self, chosen: Sequence[Predictions]) -> list[Predictions]:
         """The same entries, each stating the conditional probability of its token among exactly these entries."""

@@ -6,20 +6,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spectool import SpectoolError
-from spectool.artifacts.dictionary import Dictionary, Entry, dictionary_arrays
+from spectool.artifacts.dictionary import Dictionary, dictionary_arrays
 from spectool.artifacts.manifest import Manifest
 from spectool.build.corpus_reading import Progress
 from spectool.build.counting import Counts
-from spectool.build.dictionary.backoff import CandidateEntries
-from spectool.build.dictionary.held_out import Calibration, HeldOutText
+from spectool.build.dictionary.backoff import LEAST_GAIN, CandidateEntries, Predictions, number_of
+from spectool.build.dictionary.held_out import HeldOutText, corrections
 from spectool.build.dictionary.options import BackoffOptions
-from spectool.build.dictionary.size_limits import Chosen, arrays_within
+from spectool.build.dictionary.size_limits import largest_within
 from spectool.build.dictionary.smoothing import open_windows
 from spectool.tokenization.tokenizer import Tokenizer
 
-_BYTES_AN_ENTRY = 4.4  # first guess
+_BYTES_AN_ENTRY = 4.4  # about
+_FEWEST_BYTES = 2.0  # of an entry: more than fit with these are not packed to see that they do not fit
+Arrays = tuple[dict[str, NDArray[Any]], dict[str, Any]]  # and what a manifest's statistics say of them
 
 
 class BackoffBuilder:
@@ -48,16 +51,21 @@ class BackoffBuilder:
             SpectoolError: There is nothing to build from.
         """
 
-        def choose(most: int) -> Chosen:
-            entries = self._best_entries(most)
-            self._progress(f"packing {len(entries):,} entries")
-            return len(entries), *dictionary_arrays(entries)
+        def make(reach: float) -> tuple[float, Arrays | None]:
+            chosen = self._candidates.entries_gaining(1 / reach)
+            number = number_of(chosen)
+            if not number or number * _FEWEST_BYTES > options.max_bytes:
+                return number * _BYTES_AN_ENTRY, None
+            self._progress(f"packing {number:,} entries")
+            found = self._arrays(chosen)
+            return sum(values.nbytes for values in found[0].values()), found
 
-        total = self._counts.total
-        found = arrays_within(options.max_bytes, _BYTES_AN_ENTRY, choose, self._progress)
+        most, total = 1 / LEAST_GAIN, self._counts.total
+        self._progress("choosing entries")
+        found = largest_within(options.max_bytes, most, most, make)
         if found is None:
             problem = f"from {total:,} tokens. Give more text"
-            if self._best_entries(1):
+            if number_of(self._candidates.entries_gaining(LEAST_GAIN)):
                 problem = f"fits in {options.max_bytes:,} bytes. Give a larger --max-bytes"
             elif not total:
                 problem = f"because {self._tokenizer.name} knows none of this text. Give another text or tokenizer"
@@ -75,14 +83,14 @@ class BackoffBuilder:
             statistics=statistics | shape,
         )
 
-    def _best_entries(self, most: int) -> list[Entry]:
-        chosen = self._candidates.restated(self._candidates.best_entries(most))
-        calibration = Calibration(self._held_out.predicted(chosen))
-        entries: list[Entry] = []
+    def _arrays(self, chosen: Sequence[Predictions]) -> Arrays:
+        chosen = self._candidates.restated(chosen)
+        factors = corrections(self._held_out.predicted(chosen))
+        contexts, following, probability = list[NDArray[Any]](), list[NDArray[Any]](), list[NDArray[Any]]()
         for length, predictions in enumerate(chosen, 1):
             rows = np.flatnonzero(predictions.kept)
-            contexts = (self._counts.spelled(length, rows) - 1).tolist()
-            following = (predictions.token[rows] - 1).tolist()
-            stated = calibration(length, predictions.count[rows], predictions.stated[rows])
-            entries += map(Entry, contexts, following, stated.tolist())
-        return entries
+            newest_first = self._counts.spelled(length, rows)[:, ::-1] - 1
+            contexts.append(np.pad(newest_first, ((0, 0), (0, len(chosen) - length)), constant_values=-1))
+            following.append(predictions.token[rows] - 1)
+            probability.append(np.minimum(1, predictions.stated[rows] * factors[predictions.group[rows]]))
+        return dictionary_arrays(np.concatenate(contexts), np.concatenate(following), np.concatenate(probability))

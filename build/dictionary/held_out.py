@@ -7,14 +7,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.build.dictionary.backoff import Predictions
+from spectool.build.dictionary.backoff import GROUPS, Predictions
 from spectool.build.dictionary.smoothing import Windows
 from spectool.corpora import Document
 
 STRETCH = 64  # lines of text whose documents are held out together: neighbours are about the same things
 EVERY = 50  # of this many stretches, one is held out
 FEW_EVERY = 20  # of the documents of a text that is too small for this, one is held out
-_LENGTHS, _COUNTS = 65, 64  # of contexts, in tokens and in powers of two
 _PRIOR = 5.0  # right answers that are added with a factor of one
 
 
@@ -44,8 +43,7 @@ class Guesses(NamedTuple):
     proposed: NDArray[np.bool_]  # whether something was
     right: NDArray[np.bool_]  # whether that was the token itself
     stated: NDArray[np.float32]  # probability that the entry states
-    length: NDArray[np.int8]  # tokens in the entry's context
-    count: NDArray[np.int64]  # type: ignore[assignment]  # occurrences of that context in the counted text
+    group: NDArray[np.int64]  # of the entry, as in `Predictions`
 
 
 class HeldOutText:
@@ -65,41 +63,26 @@ class HeldOutText:
     def predicted(self, chosen: Sequence[Predictions]) -> Guesses:
         """What is proposed for each token, given the true tokens before it."""
         size = len(self.symbols)
-        guess = np.full(size, -1, dtype=np.int64)
-        stated, length, count = np.zeros(size, np.float32), np.zeros(size, np.int8), np.zeros(size, np.int64)
+        guess, group = np.full(size, -1, dtype=np.int64), np.zeros(size, np.int64)
+        stated = np.zeros(size, np.float32)
         for predictions, rows in zip(chosen, self._rows, strict=False):
             places = np.flatnonzero(rows[:-1] >= 0)  # tokens after a known context
             context = rows[places]
             guess[places + 1] = predictions.token[context]
             stated[places + 1] = predictions.stated[context]
-            length[places + 1] = predictions.length[context]
-            count[places + 1] = predictions.count[context]
+            group[places + 1] = predictions.group[context]
         proposed = (guess >= 0) & (self.symbols > 0)
-        return Guesses(proposed, proposed & (guess == self.symbols), stated, length, count)
+        return Guesses(proposed, proposed & (guess == self.symbols), stated, group)
 
 
-class Calibration:
-    """Factors that correct stated probabilities, by length of context and by the power of two that its count reaches.
+def corrections(guesses: Guesses) -> NDArray[np.float64]:
+    """Factors that correct stated probabilities, ``[groups]``, from what entries stated for a text and what was right.
 
     Entries are right less often in new text than in the counted text, above all those of rare and long contexts. But
     what is drafted is decided by thresholds on products of probabilities, so these have to be comparable. A factor is
     how often entries were right in the held-out text, over how often they stated that they would be.
     """
-
-    def __init__(self, predicted: Guesses) -> None:
-        """Compute the factors from what entries stated for a text, and where they were right."""
-        group = predicted.length.astype(np.int64) * _COUNTS + _power(predicted.count)
-        right = np.bincount(group[predicted.right], minlength=_LENGTHS * _COUNTS)
-        proposed, states = group[predicted.proposed], predicted.stated[predicted.proposed]
-        stated = np.bincount(proposed, states, minlength=_LENGTHS * _COUNTS)
-        self._factors = ((right + _PRIOR) / (stated + _PRIOR)).reshape(_LENGTHS, _COUNTS)
-
-    def __call__(self, length: int, count: NDArray[np.int64], stated: NDArray[np.float32]) -> NDArray[np.float64]:
-        """The corrected probabilities of entries, at most 1, by the length and the occurrences of their contexts."""
-        corrected: NDArray[np.float64] = np.minimum(1.0, stated * self._factors[length, _power(count)])
-        return corrected
-
-
-def _power(count: NDArray[np.int64]) -> NDArray[np.int64]:
-    powers: NDArray[np.int64] = np.log2(np.maximum(count, 1)).astype(np.int64)
-    return powers
+    right = np.bincount(guesses.group[guesses.right], minlength=GROUPS)
+    stated = np.bincount(guesses.group[guesses.proposed], guesses.stated[guesses.proposed], minlength=GROUPS)
+    factors: NDArray[np.float64] = (right + _PRIOR) / (stated + _PRIOR)
+    return factors

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class BackoffOptions:
     """Arguments of the backoff method."""
 
-    max_bytes: int | None = 5_000_000  # of the data files; the entries with the highest expected gain are kept
+    max_bytes: int = 5_000_000  # of the data files; the entries with the highest expected gain are kept
     max_context: int = 6  # tokens
     # Lower ones drafted held-out text no better.
     discount: float = 0.9  # taken off every count by the smoothing

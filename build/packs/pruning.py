@@ -30,6 +30,9 @@ class Candidates:
         self._saved = np.concatenate(saved)
         self._ranking = np.argsort(-self._saved, kind="stable")  # of equals, the first ones
 
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self._saved > 0))
+
     def best(self, most: int) -> PieceCounts:
         """About ``most`` n-grams, those that save most and what they begin and end with."""
         best = np.zeros(len(self._saved), dtype=np.bool_)

@@ -15,7 +15,7 @@ from spectool.build.counting import Counts, Level, add_counts, count_windows
 from spectool.build.dictionary.backoff_stage import BackoffBuilder
 from spectool.build.dictionary.held_out import has_few, split_off
 from spectool.build.dictionary.options import BackoffOptions
-from spectool.build.dictionary.size_limits import Chosen, arrays_within
+from spectool.build.dictionary.size_limits import largest_within
 from spectool.build.dictionary.smoothing import open_windows
 from spectool.build.packs.bundled import bundled_packs
 from spectool.build.packs.compiling import compile_pack
@@ -58,7 +58,11 @@ def build_pack(
         )
     progress("smoothing")
     candidates = Candidates(found)
-    fitting = arrays_within(options.max_bytes, _BYTES_AN_NGRAM, lambda most: _arrays(candidates.best(most)), progress)
+    progress("choosing n-grams")
+    first = options.max_bytes / _BYTES_AN_NGRAM
+    fitting = largest_within(
+        options.max_bytes, first, len(candidates), lambda most: _arrays(candidates.best(int(most)))
+    )
     if fitting is None:
         raise SpectoolError(f"{out}: nothing fits in {options.max_bytes:,} bytes. Give a larger --max-bytes")
     arrays, shape = fitting
@@ -69,7 +73,7 @@ def build_pack(
     names = [pack.name for pack in packs] + [Path(corpus.spec).name for corpus in corpora]
     inputs = {"corpus": ", ".join(names), **about, "texts": read}
     arguments = asdict(options)
-    return Pack.write(out, arrays, arguments=arguments, tokenizers={}, inputs=inputs, statistics=shape, check=Pack)
+    return Pack.write(out, arrays, arguments=arguments, tokenizers={}, inputs=inputs, statistics=shape)
 
 
 def by_frequency(found: PieceCounts) -> PieceCounts:
@@ -80,11 +84,11 @@ def by_frequency(found: PieceCounts) -> PieceCounts:
     return add_pieces([found], [piece for _, piece in named])
 
 
-def _arrays(found: PieceCounts) -> Chosen:
-    found = by_frequency(found)
+def _arrays(found: PieceCounts) -> tuple[int, tuple[dict[str, Any], dict[str, Any]]]:
     windows = open_windows(found.counts)
     orders = [Order(w.prefix.astype(np.int64), w.suffix, w.symbol.astype(np.int64) - 1, w.count) for w in windows]
-    return sum(len(order.count) for order in orders), *pack_arrays(found.pieces, orders, found.counts.total)
+    arrays, shape = pack_arrays(found.pieces, orders, found.counts.total)
+    return sum(values.nbytes for values in arrays.values()), (arrays, shape)
 
 
 def counts_of(pack: Pack, orders: int) -> PieceCounts:

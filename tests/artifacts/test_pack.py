@@ -25,7 +25,7 @@ ORDERS = [
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     arrays, shape = pack_arrays(PIECES, ORDERS, 400)
-    Pack.write(tmp_path / "x.pack", arrays, arguments={}, tokenizers={}, inputs={}, statistics=shape, check=Pack)
+    Pack.write(tmp_path / "x.pack", arrays, arguments={}, tokenizers={}, inputs={}, statistics=shape)
     return tmp_path / "x.pack"
 
 

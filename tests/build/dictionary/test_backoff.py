@@ -10,10 +10,11 @@ from spectool import SpectoolError
 from spectool.artifacts.dictionary import Dictionary
 from spectool.build.corpus_reading import quiet
 from spectool.build.counting import Counts, count_symbols
-from spectool.build.dictionary.backoff import LEAST_GAIN, CandidateEntries, number_of
+from spectool.build.dictionary.backoff import LEAST_GAIN, POWERS, CandidateEntries, number_of
 from spectool.build.dictionary.backoff_stage import BackoffBuilder
 from spectool.build.dictionary.held_out import EVERY, STRETCH, HeldOutText, split_off
 from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.dictionary.size_limits import largest_within
 from spectool.build.dictionary.smoothing import open_windows, smooth
 from spectool.build.packs.stage import count_and_build
 from spectool.corpora import Document, open_corpus
@@ -71,21 +72,31 @@ def test_every_entry_says_something_its_longest_kept_suffix_does_not(
     assert 0.1 * len(kept) < surer < 0.7 * len(kept), "some entries say the same token with another probability"
 
 
+def number_within(candidates: CandidateEntries, most: int) -> int:
+    """How many entries are chosen if so many are allowed."""
+
+    def make(reach: float) -> tuple[int, int]:
+        number = number_of(candidates.entries_gaining(1 / reach))
+        return number, number
+
+    return largest_within(most, 1 / LEAST_GAIN, 1 / LEAST_GAIN, make) or 0
+
+
 def test_a_budget_is_used_and_not_exceeded(candidates: CandidateEntries) -> None:
     everything = number_of(candidates.entries_gaining(LEAST_GAIN))
     assert 0 < everything < number_of(candidates.entries_gaining(0.0))
-    for most in (1, 10, 500, everything, 2 * everything):
-        assert number_of(candidates.best_entries(most)) <= most
-    assert number_of(candidates.best_entries(2 * everything)) == everything
-    assert number_of(candidates.best_entries(everything // 2)) > 0.4 * everything
+    for most in (1, 10, 500, everything):
+        assert number_within(candidates, most) <= most
+    assert number_within(candidates, 2 * everything) == everything
+    assert number_within(candidates, everything // 2) > 0.4 * everything
 
 
 def test_a_budget_has_room_for_some_of_those_that_gain_equally() -> None:
     pairs = np.arange(1, 2001, dtype=np.int32).reshape(-1, 2)
     symbols = np.tile(np.pad(pairs, ((0, 0), (0, 1))).ravel(), 3)  # with a break after each
     candidates = CandidateEntries(open_windows(count_symbols(symbols, 2000, 3, 1, quiet)), 0.9, 2000)
-    assert number_of(candidates.best_entries(10**6)) == 1000
-    assert [number_of(candidates.best_entries(most)) for most in (1, 100, 150)] == [1, 100, 150]
+    assert number_within(candidates, 10**6) == 1000
+    assert all(0.97 * most <= number_within(candidates, most) <= most for most in (1, 100, 150))
 
 
 def test_predictions_are_what_the_dictionary_looks_up(tokenizer: Tokenizer, counts: Counts, tmp_path: Path) -> None:
@@ -100,7 +111,7 @@ def test_predictions_are_what_the_dictionary_looks_up(tokenizer: Tokenizer, coun
     predicted = text.predicted(chosen)
     for place, token in enumerate(document):
         match = dictionary.look_up(dictionary.state_after(document[:place]))
-        assert (match.length if match else 0) == predicted.length[place], place
+        assert (match.length if match else 0) == predicted.group[place] // POWERS, place
         assert bool(predicted.right[place]) == (match is not None and match.token == token), place
         assert (match.probability if match else 0) == pytest.approx(float(predicted.stated[place]), abs=1 / 256), place
 

@@ -6,28 +6,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spectool.build.dictionary.backoff import CandidateEntries
-from spectool.build.dictionary.held_out import Calibration, Guesses, HeldOutText
+from spectool.build.dictionary.backoff import POWERS, CandidateEntries
+from spectool.build.dictionary.held_out import Guesses, HeldOutText, corrections
 from spectool.build.dictionary.smoothing import open_windows
 from spectool.corpora import open_corpus
 from spectool.tests.build.counting_twin import counted as count_corpus
 from spectool.tokenization.tokenizer import Tokenizer
 
 
-def predicted(right: list[bool], stated: list[float], length: list[int], count: list[int]) -> Guesses:
-    proposed = np.ones(len(right), dtype=bool)
-    return Guesses(
-        proposed, np.array(right), np.array(stated, np.float32), np.array(length, np.int8), np.array(count, np.int64)
-    )
-
-
 def test_a_factor_is_right_over_stated_with_five_of_each_added() -> None:
-    calibration = Calibration(predicted([True] * 30 + [False] * 10, [0.5] * 40, [2] * 40, [20] * 40))
-    corrected = calibration(2, np.array([16, 31, 32, 1]), np.array([0.5, 0.1, 0.5, 0.5]))
-    assert corrected == pytest.approx([0.5 * 35 / 25, 0.1 * 35 / 25, 0.5, 0.5])
-    assert calibration(2, np.array([20]), np.array([0.9]))[0] == 1.0
-    assert calibration(1, np.array([20]), np.array([0.5]))[0] == 0.5
-    assert calibration(7, np.array([20]), np.array([0.5]))[0] == 0.5, "longer than any that was seen"
+    group = 2 * POWERS + 4  # after two tokens that occurred 16 to 31 times
+    right, stated = np.repeat([True, False], [30, 10]), np.full(40, 0.5, np.float32)
+    factors = corrections(Guesses(np.ones(40, bool), right, stated, np.full(40, group)))
+    assert factors[group] == pytest.approx(35 / 25)
+    assert (np.delete(factors, group) == 1).all()
 
 
 def test_calibrated_probabilities_come_true(tmp_path: Path, real: Callable[[str], Tokenizer]) -> None:
@@ -47,11 +39,8 @@ def test_calibrated_probabilities_come_true(tmp_path: Path, real: Callable[[str]
         HeldOutText(tokenizer.encode_batch(part), windows, counts.symbols).predicted(chosen)
         for part in (learnt_on, checked_on)
     )
-    calibration = Calibration(learnt)
-    corrected = np.zeros(len(checked.stated))
-    for length in range(1, 5):
-        rows = checked.proposed & (checked.length == length)
-        corrected[rows] = calibration(length, checked.count[rows], checked.stated[rows])
+    rows = checked.proposed
+    corrected = np.minimum(1, checked.stated[rows] * corrections(learnt)[checked.group[rows]])
     right, stated = checked.right.sum(), checked.stated[checked.proposed].sum()
     print(f"{right} of {checked.proposed.sum()} right; stated {stated:.0f}, calibrated {corrected.sum():.0f}")
     assert abs(corrected.sum() - right) < 0.5 * abs(stated - right)
