@@ -9,9 +9,9 @@ import numpy as np
 
 from spectool import ArtifactError, SpectoolError
 from spectool.artifacts.manifest import Manifest
-from spectool.artifacts.pack import STEPS, Order, Pack, pack_arrays
+from spectool.artifacts.pack import STEPS, Pack, pack_arrays
 from spectool.build.corpus_reading import Progress, describe_corpus, with_progress
-from spectool.build.counting import Counts, Level, add_counts, count_windows
+from spectool.build.counting import Counts, add_counts, count_windows
 from spectool.build.dictionary.backoff_stage import BackoffBuilder
 from spectool.build.dictionary.held_out import has_few, split_off
 from spectool.build.dictionary.options import BackoffOptions
@@ -45,7 +45,10 @@ def build_pack(
         CorpusError: The text cannot be read.
         SpectoolError: There is nothing to keep.
     """
-    parts = [counts_of(pack, options.orders) for pack in packs]
+    parts = []
+    for pack in packs:
+        ngrams = Counts(tuple(pack.orders[: options.orders]), len(pack.pieces), pack.occurrences)
+        parts.append(PieceCounts(pack.pieces, ngrams))
     for corpus in corpora:
         progress(f"splitting {corpus.spec} into pieces")
         texts = (document.text for document in with_progress(corpus))
@@ -85,19 +88,8 @@ def by_frequency(found: PieceCounts) -> PieceCounts:
 
 
 def _arrays(found: PieceCounts) -> tuple[int, tuple[dict[str, Any], dict[str, Any]]]:
-    windows = open_windows(found.counts)
-    orders = [Order(w.prefix.astype(np.int64), w.suffix, w.symbol.astype(np.int64) - 1, w.count) for w in windows]
-    arrays, shape = pack_arrays(found.pieces, orders, found.counts.total)
+    arrays, shape = pack_arrays(found.pieces, open_windows(found.counts), found.counts.total)
     return sum(values.nbytes for values in arrays.values()), (arrays, shape)
-
-
-def counts_of(pack: Pack, orders: int) -> PieceCounts:
-    """The n-grams of a pack, of 1 to ``orders`` pieces."""
-    levels = (
-        Level(order.prefix.astype(np.int32), order.piece.astype(np.int32) + 1, order.count)
-        for order in pack.orders[:orders]
-    )
-    return PieceCounts(pack.pieces, Counts(tuple(levels), len(pack.pieces), pack.occurrences))
 
 
 def count_and_build(
