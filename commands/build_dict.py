@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from spectool.artifacts.default_paths import default_path, digest, place_of, slug
-from spectool.build.dictionary.options import BackoffOptions
-from spectool.build.packs.bundled import bundled_packs
+from spectool.build.dictionary import BackoffOptions
+from spectool.build.packs import bundled_packs
 from spectool.commands.shared.console import model_of, open_text, print_result, say, say_next
 from spectool.commands.shared.options import command, option, out_option, pack_option, size_in_bytes, tokenizer_option
 

@@ -7,7 +7,7 @@ The n-grams that it begins and ends with are kept as well.
 
 import numpy as np
 
-from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.dictionary import BackoffOptions
 from spectool.build.dictionary.smoothing import open_windows, smooth
 from spectool.build.packs.pieces import PieceCounts, keep_rows
 

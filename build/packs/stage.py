@@ -12,14 +12,12 @@ from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.pack import STEPS, Pack, pack_arrays
 from spectool.build.corpus_reading import Progress, describe_corpus, with_progress
 from spectool.build.counting import Counts, add_counts, count_windows
-from spectool.build.dictionary.backoff_stage import BackoffBuilder
-from spectool.build.dictionary.held_out import has_few, split_off
-from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.dictionary import BackoffOptions
+from spectool.build.dictionary.backoff import build_dictionary
 from spectool.build.dictionary.size_limits import largest_within
 from spectool.build.dictionary.smoothing import open_windows
-from spectool.build.packs.bundled import bundled_packs
+from spectool.build.packs import PackOptions, bundled_packs
 from spectool.build.packs.compiling import compile_pack
-from spectool.build.packs.options import PackOptions
 from spectool.build.packs.pieces import PieceCounts, add_pieces, count_pieces, without_rare
 from spectool.build.packs.pruning import Candidates
 from spectool.corpora import Corpus
@@ -100,7 +98,7 @@ def count_and_build(
     progress: Progress,
     packs: Sequence[Pack] = (),
 ) -> Manifest:
-    """Build a dictionary from a corpus, of which a small part is held out, and from packs.
+    """Build a dictionary from a corpus and from packs.
 
     Each step calls ``progress`` with a short description first.
 
@@ -108,9 +106,9 @@ def count_and_build(
         CorpusError: The text cannot be read.
         SpectoolError: It does not fit into memory, or there is nothing to build from.
     """
-    parts, held_out = list[Counts](), list[str]()
+    parts = list[Counts]()
     if corpus is not None:  # first, because it may be refused
-        texts = (document.text for document in split_off(with_progress(corpus), held_out, has_few(corpus)))
+        texts = (document.text for document in with_progress(corpus))
         parts.append(count_windows(corpus, texts, tokenizer, options.max_context + 1, options.min_count, progress))
     for pack in packs:
         progress(f"compiling {len(pack):,} n-grams of {pack.name}")
@@ -123,7 +121,7 @@ def count_and_build(
         parts.append(counts)
     counts = add_counts(parts, tokenizer.size) if packs else parts[0]
     inputs = ({"packs": described(packs)} if packs else {}) | ({} if corpus is None else describe_corpus(corpus))
-    return BackoffBuilder(tokenizer, counts, options, progress, held_out).build(inputs, out, options)
+    return build_dictionary(tokenizer, counts, inputs, out, options, progress)
 
 
 def described(packs: Iterable[Pack]) -> list[dict[str, str]]:

@@ -14,7 +14,7 @@ from spectool import ArtifactError
 from spectool.artifacts.artifact import open_artifact
 from spectool.artifacts.dictionary import START, Dictionary, Match
 from spectool.artifacts.numbers import to_digits
-from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.dictionary import BackoffOptions
 from spectool.build.packs.stage import count_and_build
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path

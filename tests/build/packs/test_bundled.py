@@ -7,8 +7,7 @@ import pytest
 
 from spectool.artifacts.pack import Pack
 from spectool.build.corpus_reading import quiet
-from spectool.build.packs.bundled import bundled_packs
-from spectool.build.packs.options import PackOptions
+from spectool.build.packs import PackOptions, bundled_packs
 from spectool.build.packs.pieces import split
 from spectool.build.packs.stage import build_pack, open_pack
 from spectool.corpora import open_corpus
