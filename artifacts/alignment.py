@@ -26,7 +26,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.artifacts.artifact import Artifact
-from spectool.artifacts.container import typed
 from spectool.tokenization.token_bytes import Lists
 from spectool.tokenization.tokenizer import MOST_IDS, Tokenizer
 
@@ -143,12 +142,12 @@ class Alignment(Artifact):
 
 def alignment_arrays(draft: Side, target: Side, prefix_index: NDArray[np.int32]) -> dict[str, NDArray[Any]]:
     """The arrays of an alignment."""
-    arrays = {"prefix_index": typed(prefix_index, "int32")}
+    arrays: dict[str, NDArray[Any]] = {"prefix_index": np.ascontiguousarray(prefix_index, np.int32)}
     for (role, other), side in zip(SIDES, (draft, target), strict=True):
-        arrays[f"{role}_to_{other}"] = typed(side.counterpart, "int32")
+        arrays[f"{role}_to_{other}"] = np.ascontiguousarray(side.counterpart, np.int32)
         for name, lists, kind in (("spellings", side.spellings, "int32"), ("token_bytes", side.token_bytes, "uint8")):
             together = Lists.of(lists, kind)
             arrays[f"{role}_{name}"], arrays[f"{role}_{name}_offsets"] = together.values, together.offsets
-        arrays[f"{role}_risks"] = typed(side.risks, "float16")
+        arrays[f"{role}_risks"] = np.ascontiguousarray(side.risks, np.float16)
     # Where numbers are mapped, they are aligned.
     return dict(sorted(arrays.items(), key=lambda each: -each[1].itemsize))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import spectool
 from spectool import ArtifactError, escaped_name
-from spectool.artifacts.atomic import require_writable
+from spectool.artifacts.atomic import atomic_file, require_writable
 from spectool.artifacts.container import Container, open_container, parse_json, write_container
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.numbers import MOST_DIGITS, from_digits
@@ -69,18 +69,21 @@ class Artifact:
         tokenizers: Mapping[str, Mapping[str, Any]],
         inputs: Mapping[str, Any],
         statistics: Mapping[str, Any],
-        check: Callable[[Path], object] = lambda path: None,
+        check: Callable[[Path], object] | None = None,
     ) -> Manifest:
-        """Write an artifact in one step, and return its manifest; see `Manifest` and `write_container`.
+        """Write an artifact in one step, and return its manifest, whose other fields are the arguments.
 
-        ``check`` is called with the file before it is kept, and may raise.
+        It is kept if a ``check`` of the file raises nothing; by default, it is opened.
 
         Raises:
-            ArtifactError: Something is there that must not be replaced, or it cannot be written.
+            ArtifactError: Something is there that must not be replaced, or it cannot be written or opened.
         """
         manifest = Manifest(cls.format, cls.version, arguments, tokenizers, inputs, statistics)
         require_replaceable(out, cls.format, manifest.fingerprints)
-        write_container(out, arrays, manifest.to_json(), check)
+        out.resolve().parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(out) as partial:
+            write_container(partial, arrays, manifest.to_json())
+            (check or cls)(partial)
         return manifest
 
     def _expect(self, holds: bool, problem: str, array: str = "") -> None:
@@ -128,17 +131,14 @@ def open_artifact(path: Path) -> Artifact:
     return found(path)
 
 
-def require_replaceable(out: Path, format_name: str, fingerprints: Mapping[str, str] | None = None) -> Manifest | None:
-    """The manifest of the artifact at ``out`` that one of a format will replace, None if nothing is there.
+def require_replaceable(out: Path, format_name: str, fingerprints: Mapping[str, str] | None = None) -> None:
+    """Raise an ArtifactError unless an artifact of that format can be written to ``out``, or replace what is there.
 
     ``fingerprints`` are those of its tokenizers, by role; None while they are not known, which allows any.
-
-    Raises:
-        ArtifactError: Something else is there, or nothing can be written there.
     """
     require_writable(out)
     if not out.exists():
-        return None
+        return
     try:
         found = read_manifest(out)
     except ArtifactError as error:
@@ -151,7 +151,6 @@ def require_replaceable(out: Path, format_name: str, fingerprints: Mapping[str, 
             f"{out}: is a {found.format} for {names or 'no tokenizer'}, not replaced by a {format_name} for another. "
             "Choose another -o, or remove it first"
         )
-    return found
 
 
 def _read(path: Path) -> tuple[Container, Manifest]:

@@ -78,14 +78,6 @@ def require_writable(out: Path) -> None:
         ) from error
 
 
-def require_space(out: Path, size: int) -> None:
-    """Raise an ArtifactError if the disk of ``out`` has less than ``size`` bytes left."""
-    folder = next(parent for parent in out.resolve().parents if parent.exists())
-    if (free := shutil.disk_usage(folder).free) < size:
-        needed = f"needs {size / 1e6:,.0f} MB, and the disk of {folder} has {free / 1e6:,.0f} MB left"
-        raise ArtifactError(f"{out}: {needed}. Choose another place, or free some space")
-
-
 @contextmanager
 def _partial(out: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     """A new file or directory next to ``out``, removed at the end; what killed runs left there is removed first."""

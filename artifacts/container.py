@@ -1,32 +1,24 @@
-"""The file that every artifact is: arrays of numbers with a header, in the safetensors format.
+"""The file that every artifact is: arrays of numbers with a header, in the safetensors format (docs/formats.md).
 
-    size      u64         bytes of the header, little-endian like all numbers; at most 4 MiB
-    header    JSON        {"__metadata__": {"manifest": "…", "sha256": "…"},
-                           "NAME": {"dtype": "U32", "shape": [rows], "data_offsets": [begin, end]}, …}
-                          and spaces, so that the data begins at a multiple of 8
-    data                  the arrays, one after the other, without holes and overlaps
-
-Offsets count from the beginning of the data. Every array has one axis and begins at a multiple of the size of its
-numbers, so that it can be used where the file is mapped. ``manifest`` is JSON again, because safetensors keeps only
-text there. ``sha256`` is that of the whole file with 64 zeros in its own place. The library's own writer is not used:
-it orders metadata differently from run to run, and equal inputs have to give equal bytes.
+Every array has one axis and begins at a multiple of the size of its numbers, so that it can be used where the file is
+mapped. The manifest is JSON in the header's JSON, because safetensors keeps only text there. The library's own writer
+is not used: it orders metadata differently from run to run, and equal inputs have to give equal bytes.
 """
 
 import hashlib
 import json
 import mmap
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from spectool import ArtifactError
-from spectool.artifacts.atomic import atomic_file
 
 MOST_HEADER = 4 << 20  # bytes
 _DTYPES = {"U8": "uint8", "U16": "uint16", "U32": "uint32", "I32": "int32", "I64": "int64", "F16": "float16"}
@@ -57,24 +49,11 @@ class Container:
             )
 
 
-def typed(values: ArrayLike, kind: str) -> NDArray[Any]:
-    """Values as an array that can be written, of a NumPy type such as ``uint16``."""
-    return np.ascontiguousarray(values, dtype=kind)
+def write_container(path: Path, arrays: Mapping[str, NDArray[Any]], manifest: str) -> None:
+    """Write a file. Its bytes depend only on the arguments, and on the order of the arrays.
 
-
-def write_container(
-    path: Path,
-    arrays: Mapping[str, NDArray[Any]],
-    manifest: str,
-    check: Callable[[Path], object] = lambda path: None,
-) -> None:
-    """Write a file in one step, or replace it. Its bytes depend only on the arguments, and on the order of the arrays.
-
-    Arrays are from `typed`, and those with wider numbers come first. ``manifest`` is JSON. ``check`` is called with the
-    file before it is kept; what it raises removes it.
-
-    Raises:
-        ArtifactError: The manifest is too long, or the disk is full.
+    Arrays are contiguous, and those with wider numbers come first. ``manifest`` is JSON; too long a one is an
+    ArtifactError.
     """
     header: dict[str, Any] = {"__metadata__": {"manifest": manifest, "sha256": _ZEROS}}
     end = 0
@@ -88,13 +67,10 @@ def write_container(
     before = len(text).to_bytes(_SIZE, "little") + text
     content = [values.view(np.uint8) for values in arrays.values()]
     digest = _digest(before, content)
-    path.resolve().parent.mkdir(parents=True, exist_ok=True)
-    with atomic_file(path) as partial:
-        with partial.open("wb") as file:
-            file.write(before.replace(f'"sha256":"{_ZEROS}"'.encode(), f'"sha256":"{digest}"'.encode()))
-            for each in content:
-                file.write(each.data)
-        check(partial)
+    with path.open("wb") as file:
+        file.write(before.replace(f'"sha256":"{_ZEROS}"'.encode(), f'"sha256":"{digest}"'.encode()))
+        for each in content:
+            file.write(each.data)
 
 
 def open_container(path: Path) -> Container:

@@ -15,19 +15,16 @@ because a dictionary may come from anyone, with a matching checksum.
 
 import zlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool import SpectoolError
 from spectool.artifacts.artifact import Artifact
-from spectool.artifacts.container import typed
 from spectool.artifacts.numbers import from_gaps, gaps_of, to_digits
 
 State: TypeAlias = tuple[int, ...]
@@ -163,34 +160,31 @@ class Dictionary(Artifact):
         return self._next_token[number], (self._probability[number] + 1) * PROBABILITY_STEP
 
 
-def dictionary_arrays(entries: Iterable[Entry]) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+def dictionary_arrays(
+    contexts: NDArray[np.integer[Any]], following: NDArray[np.integer[Any]], probability: NDArray[np.floating[Any]]
+) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """The arrays of a dictionary, and what its manifest's statistics say of them.
 
     Args:
-        entries: Entries with different contexts.
-
-    Raises:
-        SpectoolError: A context is too long.
+        contexts: Different contexts, token ids from the newest on, and -1 where they end; ``[entries, longest]``.
+        following: The token id to propose after each, ``[entries]``.
+        probability: Of that token, 0..1, ``[entries]``.
     """
-    rows = list(entries)
-    lengths = np.fromiter((len(row.context) for row in rows), np.int64, len(rows))
-    longest = int(lengths.max(initial=0))
-    if longest > _LONGEST:
-        raise SpectoolError(f"a context of {longest} tokens, expected at most {_LONGEST} in a dictionary")
-    newest_first = chain.from_iterable(reversed(row.context) for row in rows)
-    tokens = np.fromiter(chain(newest_first, (row.token for row in rows)), np.int64)
+    known = contexts >= 0
+    lengths, longest = known.sum(1), contexts.shape[1]
+    tokens = np.concatenate([contexts[known], following])
     ids, number, uses = np.unique(tokens, return_inverse=True, return_counts=True)
     by_use = np.argsort(-uses, kind="stable")
     rank = np.argsort(by_use)[number]
-    contexts = np.full((len(rows), longest + 1), -1)  # of ranks, a column more than there are; -1 comes first
-    contexts[np.arange(longest + 1) < lengths[:, None]] = rank[: lengths.sum()]
+    contexts = np.full((len(lengths), longest + 1), -1)  # of ranks, a column more than there are; -1 comes first
+    contexts[:, :-1][known] = rank[: lengths.sum()]
     order = np.lexsort(contexts.T[::-1])
     contexts, lengths, following = contexts[order], lengths[order], rank[lengths.sum() :][order]
-    probability = np.clip(np.rint([256 * rows[row].probability for row in order]) - 1, 0, 255)
+    steps = np.clip(np.rint(probability[order] / PROBABILITY_STEP) - 1, 0, 255)
     differs = np.diff(contexts, axis=0, prepend=-2) != 0  # a row's first column that differs begins a node, and so on
     begins = np.logical_or.accumulate(differs, axis=1) & (contexts >= 0)
     nodes, gaps = list[NDArray[np.int64]](), list[NDArray[np.int64]]()
-    node = np.zeros(len(rows), np.int64)  # of each row in the level above
+    node = np.zeros(len(lengths), np.int64)  # of each row in the level above
     ends_above = np.zeros(1, np.int64)  # whether a context ends at each node there
     for depth in range(longest + 1):
         new = begins[:, depth]
@@ -201,13 +195,9 @@ def dictionary_arrays(entries: Iterable[Entry]) -> tuple[dict[str, NDArray[Any]]
     by_level = np.argsort(lengths, kind="stable")
     numbers = {"nodes": np.concatenate(nodes), "ranks": np.concatenate(gaps), "next_token": following[by_level]}
     arrays = {
-        "alphabet": typed(ids[by_use], "uint32"),
+        "alphabet": ids[by_use].astype(np.uint32),
         **{name: np.frombuffer(zlib.compress(to_digits(each)), np.uint8) for name, each in numbers.items()},
-        "probability": typed(probability[by_level], "uint8"),
+        "probability": steps[by_level].astype(np.uint8),
     }
-    return arrays, {
-        "entries": len(rows),
-        "nodes": len(numbers["nodes"]),
-        "symbols": len(ids),
-        "max_context": longest,
-    }
+    sizes = {"entries": len(lengths), "nodes": len(numbers["nodes"]), "symbols": len(ids)}
+    return arrays, sizes | {"max_context": int(lengths.max(initial=0))}

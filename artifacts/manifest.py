@@ -29,7 +29,7 @@ class Manifest:
         return {role: str(tokenizer["fingerprint"]) for role, tokenizer in self.tokenizers.items()}
 
     def to_json(self) -> str:
-        """The manifest as a line of JSON."""
+        """A line of JSON."""
         return json.dumps(asdict(self), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
     @classmethod

@@ -3,6 +3,8 @@
 Numbers that ascend within groups are smaller as gaps: how many are skipped since the one before, or since 0.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -35,7 +37,7 @@ def from_digits(digits: NDArray[np.uint8], count: int) -> NDArray[np.int64]:
     return numbers
 
 
-def gaps_of(numbers: NDArray[np.int64], group: NDArray[np.int64]) -> NDArray[np.int64]:
+def gaps_of(numbers: NDArray[np.int64], group: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
     """The gaps of numbers that ascend in each group; ``group`` ascends."""
     return np.where(np.diff(group, prepend=-1) > 0, numbers, np.diff(numbers, prepend=0) - 1)
 

@@ -1,14 +1,7 @@
-"""The pack format: n-grams of a language's pieces, such as words, with their counts.
+"""The pack format: n-grams of a language's pieces, such as words, with their counts (docs/formats.md).
 
-    pieces      the pieces in UTF-8, each before a zero byte, in the order of their counts, most frequent first
-    counts      a byte for each n-gram, order by order: it occurs 2 ^ (value / 4) times
-    followers   for each n-gram of all orders but the last: how many n-grams of the next order begin with it
-    places      for each n-gram of the orders from 2 on: where it stands among those that continue its suffix
-
-All n-grams are sorted by their pieces. An n-gram is its context and one piece more. Without its oldest piece, it is an
-n-gram of the order before, one of those that begin with the context without its oldest piece; ``places`` says which of
-them. It is counted from the one after that of the n-gram before in the same context, so the numbers are small.
-Numbers are those of `numbers`. Each array is compressed (raw LZMA2).
+All n-grams are sorted by their pieces. The suffix of an n-gram, which is without its oldest piece, is an n-gram of the
+order before: one of those that begin with the context's suffix, and ``places`` says which.
 """
 
 import lzma
@@ -24,7 +17,6 @@ from numpy.typing import NDArray
 
 from spectool import ArtifactError
 from spectool.artifacts.artifact import Artifact
-from spectool.artifacts.container import typed
 from spectool.artifacts.numbers import from_gaps, gaps_of, to_digits
 
 ORDERS = 5  # highest order of an n-gram
@@ -37,17 +29,23 @@ _LZMA: list[dict[str, Any]] = [
     {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": 8 << 20, "pb": 0}
 ]
 
-Numbers = NDArray[np.int64]
+Integers = NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """All n-grams of one order, sorted by their pieces."""
+class Level:
+    """All n-grams of one order, sorted by prefix and symbol, which is the order of their symbols from the left."""
 
-    prefix: Numbers  # row of the n-gram without its last piece in the order before, 0 in order 1
-    suffix: Numbers  # the same without its first piece
-    piece: Numbers  # number of the last piece
-    count: Numbers  # occurrences, about 9% coarse once written
+    prefix: Integers  # row of the first n-1 symbols in order n-1, 0 in order 1, ``[rows]``
+    symbol: Integers  # last symbol: the token id or the number of the piece, + 1, ``[rows]``
+    count: NDArray[np.int64]  # occurrences, about 9% coarse once written to a pack, ``[rows]``
+
+
+@dataclass(frozen=True, slots=True)
+class Order(Level):
+    """A level with suffixes."""
+
+    suffix: NDArray[np.int64]  # row of the n-gram without its first symbol, in the order below, ``[rows]``
 
 
 class Pack(Artifact):
@@ -90,7 +88,7 @@ class Pack(Artifact):
         followers = np.split(self._numbers("followers", sum(rows[:-1])), np.cumsum(rows[:-1])[:-1])
         places = np.split(self._numbers("places", sum(rows[1:])), np.cumsum(rows[1:])[:-1])
         none = np.zeros(rows[0], np.int64)
-        self.orders = [Order(none, none, np.arange(rows[0]), count[0])]
+        self.orders = [Order(none, np.arange(rows[0]) + 1, count[0], none)]
         # How many n-grams begin with each one of two orders before, and where they begin.
         after, begin = np.array([rows[0]]), np.zeros(1, np.int64)
         for those, gaps, occurrences in zip(followers, places, count[1:], strict=False):
@@ -102,7 +100,7 @@ class Pack(Artifact):
             suffix = begin[context] + place
             most = np.minimum(before.count[prefix], before.count[suffix])
             self._expect(bool((occurrences <= most).all()), "an n-gram occurs more often than a part of it", "counts")
-            self.orders.append(Order(prefix, suffix, before.piece[suffix], occurrences))
+            self.orders.append(Order(prefix, before.symbol[suffix], occurrences, suffix))
             after, begin = those, np.cumsum(those) - those
 
     def __len__(self) -> int:
@@ -141,7 +139,7 @@ def pack_arrays(
         "places": to_digits(np.concatenate(places)),
     }
     arrays = {
-        name: typed(np.frombuffer(lzma.compress(raw, lzma.FORMAT_RAW, filters=_LZMA), np.uint8), "uint8")
+        name: np.frombuffer(lzma.compress(raw, lzma.FORMAT_RAW, filters=_LZMA), np.uint8)
         for name, raw in content.items()
     }
     return arrays, {"occurrences": occurrences, "ngrams": [len(order.count) for order in orders]}

@@ -21,7 +21,7 @@ from xml.etree import ElementTree
 import click
 
 from spectool.artifacts.pack import Pack
-from spectool.build.packs.options import PackOptions
+from spectool.build.packs import PackOptions
 from spectool.build.packs.stage import build_pack
 from spectool.corpora import open_corpus
 

@@ -31,7 +31,7 @@ import mlx.core as mx
 from mlx_lm.models.cache import ArraysCache, KVCache, RotatingKVCache
 from saving import save
 
-from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.dictionary import BackoffOptions
 from spectool.build.packs.stage import count_and_build
 from spectool.corpora import open_corpus
 from spectool.runtime import DraftStatistics, generate_step, load_drafter

@@ -28,8 +28,8 @@ from saving import save
 from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.pack import Pack
 from spectool.build.corpus_reading import encode_text, quiet
-from spectool.build.dictionary.options import BackoffOptions
-from spectool.build.packs.options import PackOptions
+from spectool.build.dictionary import BackoffOptions
+from spectool.build.packs import PackOptions
 from spectool.build.packs.stage import build_pack, count_and_build, open_pack
 from spectool.corpora import open_corpus
 from spectool.measure.replay import replay

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool import SpectoolError
+from spectool.artifacts.pack import Level
 from spectool.build.corpus_reading import Progress, encoded
 from spectool.corpora import Corpus
 from spectool.tokenization.tokenizer import Tokenizer
@@ -26,15 +27,6 @@ BREAK = 0
 _TOKEN_BYTES = 110  # of memory for each token of the text, at the peak of building a dictionary
 _BYTES_A_TOKEN = 3  # of text, where tokens are short
 _MOST_TOKENS = 2**31 - 1  # places are numbers of 32 bits
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """All n-grams of one order, sorted by prefix and symbol, which is the order of their symbols from the left."""
-
-    prefix: NDArray[np.int32]  # row of the first n-1 symbols in order n-1, 0 in order 1, ``[rows]``
-    symbol: NDArray[np.int32]  # last symbol: the token id + 1, ``[rows]``
-    count: NDArray[np.int64]  # occurrences, ``[rows]``
 
 
 _NO_ROWS = Level(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int64))
@@ -134,16 +126,11 @@ def _longer(
     """
     places = np.flatnonzero((rows[:-1] >= 0) & (rows[1:] >= 0)).astype(np.int32)
     keys = rows[places].astype(np.int64) * base + symbols[places + (order - 1)]
-    by_key = np.argsort(keys)
-    keys, places = keys[by_key], places[by_key]
-    del by_key
-    starts = np.flatnonzero(np.diff(keys, prepend=-1))
-    counts = np.diff(starts, append=len(keys))
+    keys, row, counts = np.unique(keys, return_inverse=True, return_counts=True)
     kept = counts >= min_count
-    prefix, symbol = np.divmod(keys[starts[kept]], base)
+    prefix, symbol = np.divmod(keys[kept], base)
     found = np.full(len(rows), -1, dtype=np.int32)
-    number = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
-    found[places] = np.repeat(number, counts)
+    found[places] = np.where(kept, np.cumsum(kept) - 1, -1)[row]
     return Level(prefix.astype(np.int32), symbol.astype(np.int32), counts[kept]), found
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from spectool.artifacts.default_paths import default_path, digest, place_of, slug
-from spectool.build.dictionary.options import BackoffOptions
-from spectool.build.packs.bundled import bundled_packs
+from spectool.build.dictionary import BackoffOptions
+from spectool.build.packs import bundled_packs
 from spectool.commands.shared.console import model_of, open_text, print_result, say, say_next
 from spectool.commands.shared.options import command, option, out_option, pack_option, size_in_bytes, tokenizer_option
 
@@ -75,6 +75,6 @@ def place_of_pack(name: str) -> str:
     return place_of(name) if Path(name).expanduser().is_file() else name
 
 
-def options_for(corpus: "Corpus | None", max_bytes: int | None = BackoffOptions.max_bytes) -> BackoffOptions:
+def options_for(corpus: "Corpus | None", max_bytes: int = BackoffOptions.max_bytes) -> BackoffOptions:
     """How a dictionary of a text, or of packs alone, is built."""
     return BackoffOptions(max_bytes, min_count=2 if corpus is None or corpus.total_bytes >= _SMALL else 1)

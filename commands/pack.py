@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from spectool.build.packs.options import PackOptions
+from spectool.build.packs import PackOptions
 from spectool.commands.shared.console import open_text, print_result, say, say_next
 from spectool.commands.shared.options import Whole, command, language_code, option, path_option, size_in_bytes
 

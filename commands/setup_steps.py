@@ -23,7 +23,7 @@ from spectool.artifacts.pack import Pack
 from spectool.artifacts.pruned_draft import RECORD, read_record
 from spectool.build.alignment.stage import build_alignment
 from spectool.build.corpus_reading import quiet
-from spectool.build.packs.bundled import bundled_packs
+from spectool.build.packs import bundled_packs
 from spectool.build.packs.stage import count_and_build, described, open_pack
 from spectool.build.pruning.stage import prune_model
 from spectool.commands.bench import drafter_of

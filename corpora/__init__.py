@@ -5,7 +5,6 @@ What was cleaned or left out is counted. Damaged text raises `CorpusError`, whic
 """
 
 from spectool.corpora.documents import Document
-from spectool.corpora.samples import sample_names, sample_path
-from spectool.corpora.sources import Corpus, open_corpus
+from spectool.corpora.sources import Corpus, open_corpus, sample_names, sample_path
 
 __all__ = ["Corpus", "Document", "open_corpus", "sample_names", "sample_path"]

@@ -3,19 +3,15 @@
 import codecs
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterator
+from itertools import count
 
 from spectool import CorpusError
 from spectool.corpora.documents import LONGEST_LINE, ReadCounts, too_long
+from spectool.corpora.files import InputFile, opened
 
-# Longest first, because the mark of UTF-32 begins with that of UTF-16.
-_ENCODINGS = {
-    codecs.BOM_UTF32_LE: "UTF-32",
-    codecs.BOM_UTF32_BE: "UTF-32",
-    codecs.BOM_UTF16_LE: "UTF-16",
-    codecs.BOM_UTF16_BE: "UTF-16",
-}
+_STRAY = 2, 100  # zero bytes of a line that are repaired: so many, and one in so many; UTF-16 without a mark has more
+_LINES_A_STEP = 1000  # between two steps of a progress bar
 # Tab and line feed are text. A carriage return that is left here had no line feed after it.
 _UNWANTED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff\ud800-\udfff]")
 _BREAKS = re.compile("[\x0b-\x0d\x85]")
@@ -24,34 +20,36 @@ _ACCENTS_AT_ONCE = 200  # combining marks: more on one letter are not text, and 
 _ACCENTS = re.compile(rf"[^\w\s]{{{_ACCENTS_AT_ONCE + 1},}}")  # long enough for them, if they are no punctuation
 
 
-def text_blocks(path: str, chunks: Iterable[bytes]) -> Iterator[tuple[int, str]]:
-    """Decode a stream of bytes, and yield blocks of whole lines, each with the number of its first line (from 1).
+def text_lines(file: InputFile, counts: ReadCounts) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a file with their numbers (from 1), decoded but not yet clean.
 
-    A byte order mark is removed where the file or a line begins, because files may have been joined. CRLF becomes LF,
-    and lines are joined by LF. The text is not yet clean. Errors name the file by ``path``.
+    Line ends are removed, and so are byte order marks where a line begins, because files may have been joined.
+    ``counts.bytes_read`` follows the position on disk.
 
     Raises:
-        CorpusError: Bytes that are not UTF-8, or a line above `LONGEST_LINE`.
+        CorpusError: Bytes that are not UTF-8, a line above `LONGEST_LINE`, or an archive that is damaged or breaks off.
     """
-    decode = codecs.getincrementaldecoder("utf-8-sig")().decode
-    line, rest = 1, ""  # of the file, and the beginning of that line
-    for piece in chain(chunks, [b""]):
-        try:
-            text = rest + decode(piece, not piece)
-        except UnicodeDecodeError as error:
-            line += error.object[: error.start].count(b"\n")
-            marked = (name for mark, name in _ENCODINGS.items() if error.object.startswith(mark) and line == 1)
-            found = f"the bytes {error.object[error.start : error.end].hex(' ')}"
-            raise _not_text(f"{path}:{line}", found, next(marked, "CP1250")) from error
-        if text.count("\0") * 100 > len(text):  # as in UTF-16 without a mark, where they look like control characters
-            raise _not_text(f"{path}:{line}", "zero bytes", "UTF-16LE")
-        if len(text.partition("\n")[0].removesuffix("\r")) > LONGEST_LINE:
-            raise too_long(f"{path}:{line}")
-        lines, end, rest = text.rpartition("\n") if piece else (text, "", "")
-        if lines or end:
-            block = f"\n{lines}{end}".replace("\r\n", "\n").replace("\n\ufeff", "\n")[1:].removesuffix("\n")
-            yield line, block
-            line += block.count("\n") + 1
+    path, before = str(file.path), counts.bytes_read
+    with opened(file) as (on_disk, content):
+        for number in count(1):
+            raw = content.readline(LONGEST_LINE + 1)
+            if number % _LINES_A_STEP == 1:
+                counts.bytes_read = before + on_disk.tell()
+            if not raw:
+                break
+            place = f"{path}:{number}"
+            if len(raw) > LONGEST_LINE:
+                raise too_long(place)
+            try:
+                line = raw.removeprefix(codecs.BOM_UTF8).decode()
+            except UnicodeDecodeError as error:
+                encoding = "UTF-16" if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "CP1250"
+                found = error.object[error.start : error.end].hex(" ")
+                raise _not_text(place, f"the bytes {found}", encoding) from error
+            if raw.count(0) > _STRAY[0] + len(raw) // _STRAY[1]:
+                raise _not_text(place, "zero bytes", "UTF-16LE")
+            yield number, line.removesuffix("\n").removesuffix("\r")
+    counts.bytes_read = before + file.size
 
 
 def _not_text(place: str, found: str, encoding: str) -> CorpusError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from spectool import CorpusError
 
 LONGEST_LINE = 16 * 2**20
-"""Maximum number of characters in one line or one value, because a document is held in memory several times."""
+"""Maximum bytes of a line, and characters of a value of a table: a document is held in memory several times."""
 
 LONGEST_DOCUMENT = 2**20
 """Number of characters at which lines of plain text are no longer joined to one document."""
@@ -17,7 +17,7 @@ LONGEST_DOCUMENT = 2**20
 class Document:
     """A whole document, in NFC and without control characters."""
 
-    id: str  # stable name: the source's own ``id``, or ``file:line`` and ``file:row`` (from 1)
+    id: str  # ``file:line`` or ``file:row``, from 1
     text: str  # never empty and never only white space; may contain line ends
 
 
@@ -36,6 +36,6 @@ class ReadCounts:
 def too_long(place: str) -> CorpusError:
     """The error for a line or value above `LONGEST_LINE`."""
     return CorpusError(
-        f"{place}: expected at most {LONGEST_LINE >> 20} Mi characters in one line or text, got more. Put each "
+        f"{place}: expected at most {LONGEST_LINE >> 20} MiB in one line or text, got more. Put each "
         "document on a line of its own, or break long lines at spaces: fold -s -w 100000 FILE > NEW"
     )

@@ -5,7 +5,6 @@ import gzip
 import hashlib
 import lzma
 import os
-import shlex
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from spectool import CorpusError, escaped_name, require_extra
-from spectool.corpora.documents import ReadCounts
 
 TABLES = (".jsonl", ".ndjson", ".parquet")
 SUFFIXES = (".txt", ".md", *TABLES)
 """Files with another suffix are plain text if they are named, and are skipped in a folder."""
 
-_CHUNK_BYTES = 1 << 20
+_CHUNK = 1 << 20  # bytes
 _COMPRESSION = 4  # bytes of text in one of a compressed file, about
 _NOT_READ = {  # what to do instead
     ".json": "Write one object per line: jq -c '.[]' FILE > NEW.jsonl",
@@ -60,7 +58,7 @@ class InputFile:
 
     def described(self) -> dict[str, Any]:
         """What a manifest says of it: name, size on disk, and SHA-256 of the bytes on disk."""
-        with opened(self.path) as stream:
+        with opened_on_disk(self.path) as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
             return {"name": self.name, "size": stream.tell(), "sha256": digest}
 
@@ -103,7 +101,7 @@ def input_files(path: Path) -> tuple[list[InputFile], Counter[str]]:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[BufferedReader]:
+def opened_on_disk(path: Path) -> Iterator[BufferedReader]:
     """Open a file; what goes wrong meanwhile is a `CorpusError` that names it."""
     try:
         with path.open("rb") as stream:
@@ -112,31 +110,22 @@ def opened(path: Path) -> Iterator[BufferedReader]:
         raise CorpusError(f"{path}: cannot be read ({error.strerror or error}). Check permissions and name") from error
 
 
-def byte_chunks(file: InputFile, counts: ReadCounts) -> Iterator[bytes]:
-    """Yield the bytes of a file in pieces of about 1 MiB, decompressed.
+@contextmanager
+def opened(file: InputFile) -> Iterator[tuple[BufferedReader, BufferedReader]]:
+    """Open a file: as it is on disk, and its content, decompressed; errors as for `opened_on_disk`.
 
-    ``counts.bytes_read`` follows the position on disk. An archive that is damaged or breaks off is an error.
+    An archive that is damaged or breaks off is an error, too.
     """
-    before = counts.bytes_read
-    with opened(file.path) as stream:
+    with opened_on_disk(file.path) as on_disk:
         try:
-            decompressed = _OPEN[file.compression](stream)
-            while chunk := decompressed.read(_CHUNK_BYTES):
-                counts.bytes_read = before + stream.tell()
-                yield chunk
+            yield on_disk, BufferedReader(_OPEN[file.compression](on_disk), _CHUNK)
         except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
             if not file.compression:
                 raise
-            if "too much memory" in str(error):  # as zstandard says of a window above 128 MiB
-                raise CorpusError(
-                    f"{file.path}: was made with `zstd --long`; expected an archive that needs at most 128 MB to "
-                    f"unpack. Unpack it first: zstd -d --long=31 {shlex.quote(str(file.path))}"
-                ) from error
             raise CorpusError(
-                f"{file.path}: expected a whole {file.compression} archive, got one that breaks off or is damaged "
-                f"({error}). Fetch it again, or rename it if it is not compressed"
+                f"{file.path}: expected a whole {file.compression} archive, got one that breaks off, is damaged or "
+                f"needs another program ({error}). Fetch it again, unpack it, or rename it if it is not compressed"
             ) from error
-        counts.bytes_read = before + stream.seek(0, 2)
 
 
 def _suffixes(path: Path) -> tuple[str, str]:

@@ -5,79 +5,74 @@ should come from someone you trust.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
 from spectool import CorpusError, require_extra
-from spectool.corpora.cleaning import clean, text_blocks
+from spectool.corpora.cleaning import clean, text_lines
 from spectool.corpora.documents import LONGEST_DOCUMENT, LONGEST_LINE, Document, ReadCounts, too_long
-from spectool.corpora.files import InputFile, byte_chunks, opened
+from spectool.corpora.files import TABLES, InputFile, opened, opened_on_disk
 
-_BEGINNING = 1 << 16  # characters of a file that tell whether blank lines divide it
+_BEGINNING = 1 << 16  # bytes of a file that tell whether blank lines divide it
 _LINES_A_DOCUMENT = 100  # on average at most, if they do
 _ROWS_AT_ONCE = 64  # of a Parquet file
-_BUFFER = 1 << 20  # bytes of each of its columns
+_BUFFER = 1 << 20  # bytes
 
 
 def read_file(file: InputFile, field: str, counts: ReadCounts) -> Iterator[Document]:
     """Yield the documents of a file in their order; of a table, the text is in the column ``field``."""
     if file.suffix == ".parquet":
-        return _documents(file, _parquet_rows(file, field, counts), f"{file.path}, row ", field, counts)
-    blocks = text_blocks(str(file.path), byte_chunks(file, counts))
-    if file.suffix in (".jsonl", ".ndjson"):
-        return _documents(file, _json_rows(file, blocks), f"{file.path}:", field, counts)
-    return _plain_text(file, blocks, counts)
+        return _documents(file, _parquet_values(file, field, counts), ", row ", field, counts)
+    lines = text_lines(file, counts)
+    if file.suffix in TABLES:
+        return _documents(file, _json_values(file, lines, field), ":", field, counts)
+    return _plain_text(file, lines, counts)
 
 
 def _documents(
-    file: InputFile, rows: Iterable[tuple[int, Mapping[str, Any]]], place: str, field: str, counts: ReadCounts
+    file: InputFile, values: Iterable[tuple[int, Any]], row: str, field: str, counts: ReadCounts
 ) -> Iterator[Document]:
-    """Yield the documents in rows of a table, given by number, and count rows without a text.
-
-    In errors, ``place`` comes before the number.
-    """
-    for number, row in rows:
-        if field not in row:
-            raise CorpusError(
-                f"{place}{number}: expected a column {field!r}, found {', '.join(row) or 'none'}. Name the right one: "
-                "SOURCE#COLUMN"
-            )
-        text = row[field]
+    """Yield the documents in a column of a table, given by number, and count rows without a text."""
+    for number, text in values:
+        place = f"{file.path}{row}{number}"
         if text is not None and not isinstance(text, str):
             raise CorpusError(
-                f"{place}{number}: expected text in column {field!r}, got {type(text).__name__}. Name another column: "
+                f"{place}: expected text in column {field!r}, got {type(text).__name__}. Name another column: "
                 "SOURCE#COLUMN"
             )
         if text is not None and len(text) > LONGEST_LINE:
-            raise too_long(f"{place}{number}")
-        text = clean(text or "", f"{place}{number}", counts)
+            raise too_long(place)
+        text = clean(text or "", place, counts)
         if text and not text.isspace():
-            own = row.get("id")
-            known = own != "" and isinstance(own, str | int) and not isinstance(own, bool)
-            yield Document(str(own) if known else f"{file.name}:{number}", text)
+            yield Document(f"{file.name}:{number}", text)
         else:
             counts.repaired["null"] += 1
 
 
-def _parquet_rows(file: InputFile, field: str, counts: ReadCounts) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield number (from 1) and values of every row: the text, and ``id`` where there is one."""
+def _require_column(place: str, field: str, found: Iterable[str]) -> None:
+    if field not in found:
+        raise CorpusError(
+            f"{place}: expected a column {field!r}, found {', '.join(found) or 'none'}. Name the right one: "
+            "SOURCE#COLUMN"
+        )
+
+
+def _parquet_values(file: InputFile, field: str, counts: ReadCounts) -> Iterator[tuple[int, Any]]:
+    """Yield number (from 1) and value of every row."""
     require_extra("parquet", str(file.path))
     import pyarrow
     from pyarrow import parquet
 
     place, row, before = str(file.path), 0, counts.bytes_read
-    with opened(file.path) as stream:
+    with opened_on_disk(file.path) as stream:
         try:
             with parquet.ParquetFile(stream, buffer_size=_BUFFER) as table:
-                present = table.schema_arrow.names
-                read = (
-                    [name for name in dict.fromkeys((field, "id")) if name in present] if field in present else present
-                )
-                for batch in table.iter_batches(_ROWS_AT_ONCE, columns=read):
-                    for values in zip(*map(batch.column, read), strict=True):
+                _require_column(place, field, table.schema_arrow.names)
+                for batch in table.iter_batches(_ROWS_AT_ONCE, columns=[field]):
+                    for value in batch.column(field):
                         row += 1
-                        yield row, {name: value.as_py() for name, value in zip(read, values, strict=True)}
+                        yield row, value.as_py()
                     counts.bytes_read = before + file.size * row // table.metadata.num_rows
                 counts.bytes_read = before + file.size
         except (pyarrow.ArrowException, OSError, ValueError, LookupError, TypeError, ArithmeticError) as error:
@@ -89,13 +84,8 @@ def _parquet_rows(file: InputFile, field: str, counts: ReadCounts) -> Iterator[t
             ) from error
 
 
-def _lines(blocks: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """The lines of blocks, with their numbers."""
-    return chain.from_iterable(enumerate(block.split("\n"), first) for first, block in blocks)
-
-
-def _json_rows(file: InputFile, blocks: Iterable[tuple[int, str]]) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in _lines(blocks):
+def _json_values(file: InputFile, lines: Iterable[tuple[int, str]], field: str) -> Iterator[tuple[int, Any]]:
+    for number, line in lines:
         if line and not line.isspace():
             try:
                 row = json.loads(line)
@@ -104,23 +94,18 @@ def _json_rows(file: InputFile, blocks: Iterable[tuple[int, str]]) -> Iterator[t
                 row, found = None, f"{line[:40]!r} ({str(error)[:100]})"
             if not isinstance(row, dict):
                 raise CorpusError(f"{file.path}:{number}: expected one JSON object per line, got {found}. Correct it")
-            yield number, row
+            _require_column(f"{file.path}:{number}", field, row)
+            yield number, row[field]
 
 
-def _plain_text(file: InputFile, blocks: Iterator[tuple[int, str]], counts: ReadCounts) -> Iterator[Document]:
-    """The documents of plain text.
-
-    A Markdown file is one. Another file is divided at blank lines if they are no rare exception in its beginning, and
-    else each line is a document.
-    """
-    first = next(blocks, (1, ""))
-    beginning = first[1][:_BEGINNING].strip().split("\n")
+def _plain_text(file: InputFile, lines: Iterable[tuple[int, str]], counts: ReadCounts) -> Iterator[Document]:
+    """The documents of plain text: a Markdown file, what is between blank lines, or else each line."""
     whole = file.suffix == ".md"
-    divided = sum(not line.strip() for line in beginning) * _LINES_A_DOCUMENT >= len(beginning)
-    document: list[str] = []
+    divided = whole or _is_divided(file)
+    path, document = str(file.path), list[str]()
     begin = size = 0
-    for number, line in chain(_lines(chain([first], blocks)), [(0, "")]):
-        text = clean(line, f"{file.path}:{number}", counts)
+    for number, line in chain(lines, [(0, "")]):
+        text = clean(line, f"{path}:{number}", counts)
         blank = not text.strip()
         ends = not number or (not whole and (blank or not divided))
         if document and (ends or size + len(text) > LONGEST_DOCUMENT):
@@ -132,3 +117,10 @@ def _plain_text(file: InputFile, blocks: Iterator[tuple[int, str]], counts: Read
             begin = begin if document else number
             document.append(text)
             size += len(text) + 1
+
+
+def _is_divided(file: InputFile) -> bool:
+    """Whether blank lines are no rare exception in the beginning of a file, and so divide it."""
+    with opened(file) as (_, content):
+        lines = content.read(_BEGINNING).strip().split(b"\n")
+    return sum(not line.strip() for line in lines) * _LINES_A_DOCUMENT >= len(lines)

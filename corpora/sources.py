@@ -1,10 +1,8 @@
-"""From what a user types to a corpus: files, folders and samples."""
+"""From what a user types to a corpus: files, folders, and the samples for demonstrations and offline tests."""
 
-import difflib
 import os
-import re
-import shlex
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,8 @@ from spectool import CorpusError, escaped_name
 from spectool.corpora.documents import Document, ReadCounts
 from spectool.corpora.files import TABLES, input_files
 from spectool.corpora.readers import read_file
-from spectool.corpora.samples import sample_names, sample_path
+
+_SAMPLES = Path(str(files("spectool.corpora"))) / "samples"
 
 
 class Corpus:
@@ -74,12 +73,6 @@ def open_corpus(spec: str) -> Corpus:
     """
     if spec.startswith("sample:"):
         return Corpus(spec, sample_path(spec.removeprefix("sample:")))
-    if spec.startswith("hf:"):
-        name = shlex.quote(re.split(r"[:\[#]", spec[3:])[0] or "OWNER/NAME")
-        raise CorpusError(
-            f"{spec}: expected a file or a folder, got a data set of the hub. Fetch it, and name DIR or a folder in "
-            f"it: hf download --repo-type dataset {name} --local-dir DIR"
-        )
     if spec in ("", "-"):
         raise CorpusError(f"{spec!r}: expected the name of a file or a folder. Save the text to a file")
     stem, _, column = spec.rpartition("#")
@@ -90,8 +83,22 @@ def open_corpus(spec: str) -> Corpus:
                 return Corpus(spec, path, of_table)
     except OSError as error:
         raise CorpusError(f"{spec}: cannot be read ({error.strerror}). Check name and permissions") from error
-    samples = {f"sample:{name}": f"sample:{name}" for name in sample_names()}
-    names = samples | {inner.name: str(inner) for inner in path.parent.glob("*")}
-    near = [names[name] for name in difflib.get_close_matches(path.name, names)]
-    step = f"Did you mean {' or '.join(near)}?" if near else f"Bundled are {', '.join(samples)}"
-    raise CorpusError(f"{spec}: expected a file or a folder, found nothing of that name. {step}")
+    raise CorpusError(f"{spec}: expected a file or a folder, found nothing of that name. Bundled are {_bundled()}")
+
+
+def sample_names() -> list[str]:
+    """Names of the bundled samples, sorted."""
+    return sorted(path.stem for path in _SAMPLES.glob("*.txt"))
+
+
+def sample_path(name: str) -> Path:
+    """The file of a bundled sample, or the folder of all of them for ``all``."""
+    if name == "all":
+        return _SAMPLES
+    if name not in sample_names():
+        raise CorpusError(f"sample:{name}: no such sample. Bundled are {_bundled()}, and all of them: sample:all")
+    return _SAMPLES / f"{name}.txt"
+
+
+def _bundled() -> str:
+    return ", ".join(f"sample:{name}" for name in sample_names())

@@ -17,27 +17,41 @@ decides the size of the dictionary. An entry that gains less than half a token i
 even if there is room, because such entries are chance, and cost as much on other text as they gain (docs/results.md).
 """
 
-import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.artifacts.dictionary import PROBABILITY_STEP
-from spectool.build.dictionary.smoothing import Followers, RowNumbers, Windows, conditional_followers, smooth
+from spectool import SpectoolError
+from spectool.artifacts.dictionary import PROBABILITY_STEP, Dictionary, dictionary_arrays
+from spectool.artifacts.manifest import Manifest
+from spectool.build.corpus_reading import Progress
+from spectool.build.counting import Counts
+from spectool.build.dictionary import BackoffOptions
+from spectool.build.dictionary.size_limits import largest_within
+from spectool.build.dictionary.smoothing import (
+    Followers,
+    RowNumbers,
+    Windows,
+    conditional_followers,
+    open_windows,
+    smooth,
+)
+from spectool.tokenization.tokenizer import Tokenizer
 
 LEAST_GAIN = 0.5  # expected accepted tokens in the counted text
-_FLATTEST = -0.05  # bounds the steps where the number of entries hardly changes
-_STEPS = 40  # trials of the least gain; about five are enough
-_ENOUGH = 0.995  # of the entries allowed
 _TIES = 1e-5  # share by which the last contexts have to gain more than the first, so that some of equals are kept
+_BYTES_AN_ENTRY = 4.4  # about
+_FEWEST_BYTES = 2.0  # of an entry: more than fit with these are not packed to see that they do not fit
 
 
 class Predictions(NamedTuple):
-    """What is proposed after each context of one length, ``[contexts]`` each.
+    """What is proposed after each context of one length: by its own entry, or else by that of its longest kept suffix.
 
-    The entry that a look-up finds is the context's own, or else that of its longest kept suffix.
+    Arrays are ``[contexts]`` each.
     """
 
     kept: NDArray[np.bool_]  # contexts with an entry of their own
@@ -45,14 +59,10 @@ class Predictions(NamedTuple):
     probability: NDArray[np.float32]  # of that token after the context itself
     conditional: NDArray[np.float32]  # the same at occurrences where no longer kept context is found
     stated: NDArray[np.float32]  # by the entry
-    length: NDArray[np.int8]  # tokens in the entry's context, 0 where there is none
-    count: RowNumbers  # type: ignore[assignment]  # occurrences of the entry's context
 
 
 _NEVER = np.zeros(1, np.float32)
-_NO_ENTRY = Predictions(
-    np.zeros(1, bool), np.full(1, -1), _NEVER, _NEVER, _NEVER, np.zeros(1, np.int8), np.zeros(1, np.int64)
-)
+_NO_ENTRY = Predictions(np.zeros(1, bool), np.full(1, -1), _NEVER, _NEVER, _NEVER)
 """What is proposed after the empty context."""
 
 
@@ -96,37 +106,9 @@ class CandidateEntries:
                     np.where(kept, p, q),
                     np.where(kept, p_c, q_c),
                     np.where(kept, p_c, stated),
-                    np.where(kept, length, inherited.length).astype(np.int8),
-                    np.where(kept, contexts.count, inherited.count),
                 )
             )
         return chosen
-
-    def best_entries(self, most: int) -> list[Predictions]:
-        """The predictions of at most ``most`` entries, those that gain most."""
-        chosen = self.entries_gaining(LEAST_GAIN)
-        everything = number_of(chosen)
-        if everything <= most:
-            return chosen
-        few: list[Predictions] | None = None
-        low, high, slope = LEAST_GAIN, math.inf, -1.0  # of log number over log least: about -1 for most texts
-        least, wanted = low * everything / max(1, most), most * (1 + _ENOUGH) / 2
-        before: tuple[float, int] | None = None
-        for _ in range(_STEPS):
-            chosen = self.entries_gaining(least)
-            number = number_of(chosen)
-            if _ENOUGH * most <= number <= most:
-                return chosen
-            if number > most:
-                low = least
-            else:
-                high, few = least, chosen
-            if before and 0 < number != before[1] > 0:
-                slope = min(_FLATTEST, math.log(number / before[1]) / math.log(least / before[0]))
-            before = least, number
-            guess = least * (max(1, number) / max(1.0, wanted)) ** (-1 / slope)
-            least = guess if low < guess < high else (low + high) / 2
-        return few or self.entries_gaining(math.inf)
 
     def restated(self, chosen: Sequence[Predictions]) -> list[Predictions]:
         """The same entries, each stating the conditional probability of its token among exactly these entries."""
@@ -179,3 +161,62 @@ def _after(followers: Followers, rows: RowNumbers, shorter: NDArray[np.float32] 
 def number_of(chosen: Sequence[Predictions]) -> int:
     """Number of entries."""
     return sum(int(np.count_nonzero(predictions.kept)) for predictions in chosen)
+
+
+def build_dictionary(
+    tokenizer: Tokenizer,
+    counts: Counts,
+    inputs: Mapping[str, Any],
+    out: Path,
+    options: BackoffOptions,
+    progress: Progress,
+) -> Manifest:
+    """Write the dictionary of counted windows of up to ``max_context + 1`` tokens, in one step.
+
+    The manifest says ``inputs`` of what was counted.
+
+    Raises:
+        SpectoolError: There is nothing to build from.
+    """
+    progress("smoothing")
+    windows = open_windows(counts)
+    candidates = CandidateEntries(windows, options.discount, counts.symbols)
+
+    def make(reach: float) -> tuple[float, tuple[dict[str, Any], dict[str, Any]] | None]:
+        chosen = candidates.entries_gaining(1 / reach)
+        number = number_of(chosen)
+        if not number or number * _FEWEST_BYTES > options.max_bytes:
+            return number * _BYTES_AN_ENTRY, None
+        progress(f"packing {number:,} entries")
+        arrays, shape = _arrays(counts, candidates.restated(chosen))
+        return sum(values.nbytes for values in arrays.values()), (arrays, shape)
+
+    progress("choosing entries")
+    found = largest_within(options.max_bytes, 1 / LEAST_GAIN, 1 / LEAST_GAIN, make)
+    if found is None:
+        problem = f"from {counts.total:,} tokens. Give more text"
+        if number_of(candidates.entries_gaining(LEAST_GAIN)):
+            problem = f"fits in {options.max_bytes:,} bytes. Give a larger --max-bytes"
+        elif not counts.total:
+            problem = f"because {tokenizer.name} knows none of this text. Give another text or tokenizer"
+        raise SpectoolError(f"{out}: no entry to store {problem}")
+    arrays, shape = found
+    return Dictionary.write(
+        out,
+        arrays,
+        arguments={"method": "backoff", **asdict(options)},
+        tokenizers={"target": tokenizer.identity},
+        inputs=inputs,
+        statistics={"tokens": counts.total, "contexts": sum(len(window.keys) for window in windows[:-1]), **shape},
+    )
+
+
+def _arrays(counts: Counts, chosen: Sequence[Predictions]) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    contexts, following, stated = list[NDArray[Any]](), list[NDArray[Any]](), list[NDArray[Any]]()
+    for length, predictions in enumerate(chosen, 1):
+        rows = np.flatnonzero(predictions.kept)
+        newest_first = counts.spelled(length, rows)[:, ::-1] - 1
+        contexts.append(np.pad(newest_first, ((0, 0), (0, len(chosen) - length)), constant_values=-1))
+        following.append(predictions.token[rows] - 1)
+        stated.append(predictions.stated[rows])
+    return dictionary_arrays(np.concatenate(contexts), np.concatenate(following), np.concatenate(stated))

@@ -1,49 +1,41 @@
-"""Fitting a dictionary or a pack into a size: how many of the best rows there is room for is found by trial."""
+"""Fitting a dictionary or a pack into a size: how much of the best there is room for is found by trial."""
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from math import inf
+from typing import TypeVar
 
-from spectool.build.corpus_reading import Progress
-
-_ALL = 1 << 40  # rows
+Made = TypeVar("Made")
 _AIM, _ENOUGH = 0.985, 0.97  # of the bytes allowed: what the next trial is to take, and what ends the trials
-_TRIALS = 8
-_LEAST = 0.01  # bytes that one more row is taken to need
-
-Chosen: TypeAlias = tuple[int, dict[str, Any], dict[str, Any]]
-"""The number of rows that were chosen, their arrays, and what a manifest says of them."""
+_TRIALS = 60  # about four are enough, but many entries may be as good as each other
+_CLOSEST = 1e-9  # share by which two trials differ at least
 
 
-def arrays_within(
-    limit: int | None, first_guess: float, choose: Callable[[int], Chosen], progress: Progress
-) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """The arrays of the best rows that there is room for, and what a manifest says of them; None if not one fits.
+def largest_within(
+    limit: int, first: float, most: float, make: Callable[[float], tuple[float, Made | None]]
+) -> Made | None:
+    """What is made of about the largest number, up to ``most``, for which it has at most ``limit`` bytes.
 
-    All arrays together have at most ``limit`` bytes, None for any. A row takes ``first_guess`` bytes at first, and then
-    what it has turned out to take. ``choose`` gives as many of the best rows as its argument says, or all, and what
-    belongs to them.
+    ``make`` gives the bytes for a number, which grow with it about evenly, and what has them. The ``first`` number is a
+    guess. None if nothing fits.
     """
-    most = _ALL if limit is None else int(limit / first_guess)
-    # Rows and bytes: the most that fit so far, the trial before that, and the fewest that do not fit, if any.
-    low, before, high = (0, 0), (0, 0), (0, 0)
-    fitting: tuple[dict[str, Any], dict[str, Any]] | None = None
-    for trial in range(_TRIALS):
-        progress("choosing entries" + (f" again: about {most:,} come to {limit:,} bytes" if trial else ""))
-        rows, arrays, shape = choose(most)
-        if not rows:
-            break
-        size = sum(values.nbytes for values in arrays.values())
-        if limit is None or size <= limit:
-            fitting, before, low = (arrays, shape), low, (min(rows, most), size)
-            if limit is None or rows < _AIM * most or size >= _ENOUGH * limit:
+    fitting: Made | None = None
+    number, before = min(first, most), (0.0, 0.0)
+    low, high = 0.0, inf  # the most that fits so far, and the least that does not
+    for trial in range(1, _TRIALS + 1):
+        size, made = make(number)
+        if size <= limit:
+            fitting, low = made, number
+            if number >= most or size >= _ENOUGH * limit:
                 break
         else:
-            high = min(rows, most), size
-        begin, end = (low, high) if high[0] else (before, low)
-        each = max(_LEAST, (end[1] - begin[1]) / max(1, end[0] - begin[0]))
-        most = max(low[0] + 1, int(begin[0] + (_AIM * limit - begin[1]) / each))
-        if not low[0]:  # some bytes may be there without any row
-            most = min(most, max(1, high[0] // 2))
-        if high[0] and most >= high[0]:
+            high = number
+        slope = (size - before[1]) / (number - before[0])
+        before = number, size
+        guess = number + (_AIM * limit - size) / slope if slope > 0 else inf
+        if high == inf:
+            number = min(guess, most)
+        elif high - low < _CLOSEST * high:
             break
+        else:
+            number = guess if low < guess < high and trial % 3 else (low + high) / 2
     return fitting

@@ -21,16 +21,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.build.counting import Counts, Level
+from spectool.artifacts.pack import Order
+from spectool.build.counting import Counts
 
 RowNumbers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Windows(Level):
+class Windows(Order):
     """The counted windows of one order, in the rows of the counts."""
 
-    suffix: RowNumbers  # row of the window without its first token, in the order below, ``[rows]``
     keys: RowNumbers  # ``prefix * symbols + symbol``, ascending, ``[rows]``
 
     def find(self, keys: RowNumbers) -> RowNumbers:

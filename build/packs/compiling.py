@@ -60,8 +60,8 @@ def _most_frequent_before(pack: Pack) -> list[str]:
     if len(pack.orders) > 1:
         pairs = pack.orders[1]
         by_count = np.argsort(pairs.count, kind="stable")
-        for piece, previous in zip(pairs.piece[by_count].tolist(), pairs.prefix[by_count].tolist(), strict=True):
-            before[piece] = pack.pieces[previous]
+        for piece, previous in zip(pairs.symbol[by_count].tolist(), pairs.prefix[by_count].tolist(), strict=True):
+            before[piece - 1] = pack.pieces[previous]
     return before
 
 
@@ -90,9 +90,9 @@ def compile_pack(pack: Pack, tokenizer: Tokenizer, longest: int) -> tuple[Counts
             many = np.diff(ends, prepend=0)[order.prefix]
             row = np.repeat(np.arange(len(many)), many)
             going = going[np.arange(len(row)) + np.repeat(ends[order.prefix] - np.cumsum(many), many)]
-            piece = order.piece[row]
+            piece = order.symbol[row] - 1
             token, window, length = end[piece] - spelled[piece], window[going], length[going]
-        left = end[order.piece[row]] - token
+        left = end[order.symbol[row] - 1] - token
         cut_off = length + left > longest
         going = np.arange(len(row))
         for step in range(longest):

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.artifacts.pack import LONGEST_PIECE
+from spectool.artifacts.pack import LONGEST_PIECE, Level
 from spectool.build.corpus_reading import Progress, quiet
-from spectool.build.counting import BREAK, Counts, Level, add_counts, count_symbols
+from spectool.build.counting import BREAK, Counts, add_counts, count_symbols
 
 _MARKS = "".join(filter(lambda char: unicodedata.category(char)[0] == "M", map(chr, range(0x20000))))  # combining
 _LETTER = r"[^\W\d_]"

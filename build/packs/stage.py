@@ -9,17 +9,15 @@ import numpy as np
 
 from spectool import ArtifactError, SpectoolError
 from spectool.artifacts.manifest import Manifest
-from spectool.artifacts.pack import STEPS, Order, Pack, pack_arrays
+from spectool.artifacts.pack import STEPS, Pack, pack_arrays
 from spectool.build.corpus_reading import Progress, describe_corpus, with_progress
-from spectool.build.counting import Counts, Level, add_counts, count_windows
-from spectool.build.dictionary.backoff_stage import BackoffBuilder
-from spectool.build.dictionary.held_out import has_few, split_off
-from spectool.build.dictionary.options import BackoffOptions
-from spectool.build.dictionary.size_limits import Chosen, arrays_within
+from spectool.build.counting import Counts, add_counts, count_windows
+from spectool.build.dictionary import BackoffOptions
+from spectool.build.dictionary.backoff import build_dictionary
+from spectool.build.dictionary.size_limits import largest_within
 from spectool.build.dictionary.smoothing import open_windows
-from spectool.build.packs.bundled import bundled_packs
+from spectool.build.packs import PackOptions, bundled_packs
 from spectool.build.packs.compiling import compile_pack
-from spectool.build.packs.options import PackOptions
 from spectool.build.packs.pieces import PieceCounts, add_pieces, count_pieces, without_rare
 from spectool.build.packs.pruning import Candidates
 from spectool.corpora import Corpus
@@ -45,7 +43,10 @@ def build_pack(
         CorpusError: The text cannot be read.
         SpectoolError: There is nothing to keep.
     """
-    parts = [counts_of(pack, options.orders) for pack in packs]
+    parts = []
+    for pack in packs:
+        ngrams = Counts(tuple(pack.orders[: options.orders]), len(pack.pieces), pack.occurrences)
+        parts.append(PieceCounts(pack.pieces, ngrams))
     for corpus in corpora:
         progress(f"splitting {corpus.spec} into pieces")
         texts = (document.text for document in with_progress(corpus))
@@ -58,7 +59,11 @@ def build_pack(
         )
     progress("smoothing")
     candidates = Candidates(found)
-    fitting = arrays_within(options.max_bytes, _BYTES_AN_NGRAM, lambda most: _arrays(candidates.best(most)), progress)
+    progress("choosing n-grams")
+    first = options.max_bytes / _BYTES_AN_NGRAM
+    fitting = largest_within(
+        options.max_bytes, first, len(candidates), lambda most: _arrays(candidates.best(int(most)))
+    )
     if fitting is None:
         raise SpectoolError(f"{out}: nothing fits in {options.max_bytes:,} bytes. Give a larger --max-bytes")
     arrays, shape = fitting
@@ -69,7 +74,7 @@ def build_pack(
     names = [pack.name for pack in packs] + [Path(corpus.spec).name for corpus in corpora]
     inputs = {"corpus": ", ".join(names), **about, "texts": read}
     arguments = asdict(options)
-    return Pack.write(out, arrays, arguments=arguments, tokenizers={}, inputs=inputs, statistics=shape, check=Pack)
+    return Pack.write(out, arrays, arguments=arguments, tokenizers={}, inputs=inputs, statistics=shape)
 
 
 def by_frequency(found: PieceCounts) -> PieceCounts:
@@ -80,20 +85,9 @@ def by_frequency(found: PieceCounts) -> PieceCounts:
     return add_pieces([found], [piece for _, piece in named])
 
 
-def _arrays(found: PieceCounts) -> Chosen:
-    found = by_frequency(found)
-    windows = open_windows(found.counts)
-    orders = [Order(w.prefix.astype(np.int64), w.suffix, w.symbol.astype(np.int64) - 1, w.count) for w in windows]
-    return sum(len(order.count) for order in orders), *pack_arrays(found.pieces, orders, found.counts.total)
-
-
-def counts_of(pack: Pack, orders: int) -> PieceCounts:
-    """The n-grams of a pack, of 1 to ``orders`` pieces."""
-    levels = (
-        Level(order.prefix.astype(np.int32), order.piece.astype(np.int32) + 1, order.count)
-        for order in pack.orders[:orders]
-    )
-    return PieceCounts(pack.pieces, Counts(tuple(levels), len(pack.pieces), pack.occurrences))
+def _arrays(found: PieceCounts) -> tuple[int, tuple[dict[str, Any], dict[str, Any]]]:
+    arrays, shape = pack_arrays(found.pieces, open_windows(found.counts), found.counts.total)
+    return sum(values.nbytes for values in arrays.values()), (arrays, shape)
 
 
 def count_and_build(
@@ -104,7 +98,7 @@ def count_and_build(
     progress: Progress,
     packs: Sequence[Pack] = (),
 ) -> Manifest:
-    """Build a dictionary from a corpus, of which a small part is held out, and from packs.
+    """Build a dictionary from a corpus and from packs.
 
     Each step calls ``progress`` with a short description first.
 
@@ -112,9 +106,9 @@ def count_and_build(
         CorpusError: The text cannot be read.
         SpectoolError: It does not fit into memory, or there is nothing to build from.
     """
-    parts, held_out = list[Counts](), list[str]()
+    parts = list[Counts]()
     if corpus is not None:  # first, because it may be refused
-        texts = (document.text for document in split_off(with_progress(corpus), held_out, has_few(corpus)))
+        texts = (document.text for document in with_progress(corpus))
         parts.append(count_windows(corpus, texts, tokenizer, options.max_context + 1, options.min_count, progress))
     for pack in packs:
         progress(f"compiling {len(pack):,} n-grams of {pack.name}")
@@ -127,7 +121,7 @@ def count_and_build(
         parts.append(counts)
     counts = add_counts(parts, tokenizer.size) if packs else parts[0]
     inputs = ({"packs": described(packs)} if packs else {}) | ({} if corpus is None else describe_corpus(corpus))
-    return BackoffBuilder(tokenizer, counts, options, progress, held_out).build(inputs, out, options)
+    return build_dictionary(tokenizer, counts, inputs, out, options, progress)
 
 
 def described(packs: Iterable[Pack]) -> list[dict[str, str]]:

@@ -12,7 +12,7 @@ import tokenizers
 from tqdm import tqdm
 
 from spectool import ArtifactError, TokenizerError
-from spectool.artifacts.atomic import atomic_directory, require_new, require_space
+from spectool.artifacts.atomic import atomic_directory, require_new
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.pack import Pack
 from spectool.artifacts.pruned_draft import FORMAT, RECORD, VERSION
@@ -75,7 +75,6 @@ def prune_model(
     in_model = max(whole.backend.get_vocab(with_added_tokens=False).values()) + 1
     weights = open_weights(model, configs["config.json"], in_model)
     before = weights.size_with(weights.rows)
-    require_space(out, weights.size_with(0))  # before the work; exactly as soon as the tokens are chosen
     without_row = frozenset(range(weights.rows, whole.size))  # as tokens for images where the model sees none
     spec = json.loads(whole.backend.to_str())
     require_new(out)
@@ -100,7 +99,6 @@ def prune_model(
     content, new = pruned_spec(spec, choice.kept | without_row)
     rows = [old for old in new if old not in without_row]
     size = weights.size_with(len(rows))
-    require_space(out, size)
     with atomic_directory(out) as directory:
         progress("writing the tokenizer and comparing it with the whole one on the text")
         configs["config.json"] = resized(configs["config.json"], weights.rows, len(rows))

@@ -23,9 +23,8 @@ from typing import NamedTuple
 from spectool.artifacts.dictionary import Dictionary
 from spectool.build.corpus_reading import describe_corpus, quiet
 from spectool.build.counting import count_windows
-from spectool.build.dictionary.backoff_stage import BackoffBuilder
-from spectool.build.dictionary.held_out import has_few, split_off
-from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.dictionary import BackoffOptions
+from spectool.build.dictionary.backoff import build_dictionary
 from spectool.commands.shared.console import progress
 from spectool.lab.dictspec import (
     DictSpecDrafter,
@@ -170,15 +169,12 @@ def _backoff(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: 
     """Count the text's token windows once, and build a dictionary for every size."""
     with tempfile.TemporaryDirectory(prefix="spectool-") as folder:
         out, options = Path(folder) / "one.dict", BackoffOptions()
-        held_out: list[str] = []
         corpus = text.open(text.language.build)
-        counted = split_off(text.read(corpus), held_out, has_few(text.read(corpus)))
-        texts = (document.text for document in counted)
+        texts = (document.text for document in text.read(corpus))
         counts = count_windows(corpus, texts, tokenizer, options.max_context + 1, options.min_count, quiet)
         inputs = describe_corpus(corpus)
-        builder = BackoffBuilder(tokenizer, counts, options, quiet, held_out)
         for max_bytes, alike in groupby(rows, itemgetter("max_bytes")):
-            builder.build(inputs, out, BackoffOptions(max_bytes=max_bytes))
+            build_dictionary(tokenizer, counts, inputs, out, BackoffOptions(max_bytes=max_bytes), quiet)
             dictionary = Dictionary(out)
             built = {
                 "entries": len(dictionary),

@@ -24,7 +24,7 @@ from spectool.runtime.drafters.history import History, Repeat
 TENTHS = 10
 FROM_PACKS = 0.86, 0.67, 0.6, 0.61, 0.64, 0.62, 0.6, 0.57, 0.57, 0.68
 """By tenths of the probability that a dictionary from packs states, how often it was right as a share of that."""
-FROM_TEXT = 0.78, 0.65, 0.65, 0.68, 0.72, 0.75, 0.76, 0.8, 0.93, 0.95
+FROM_TEXT = 0.57, 0.6, 0.64, 0.61, 0.67, 0.66, 0.73, 0.71, 0.82, 0.87
 """The same of a dictionary that was counted in text."""
 AGAINST_REPEAT = 0.3
 """How often a dictionary is right, as a share of what it says otherwise, where the text's own repeats say other."""

@@ -10,14 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spectool import ArtifactError, SpectoolError
+from spectool import ArtifactError
 from spectool.artifacts.artifact import open_artifact
-from spectool.artifacts.dictionary import START, Dictionary, Entry, Match, dictionary_arrays
+from spectool.artifacts.dictionary import START, Dictionary, Match
 from spectool.artifacts.numbers import to_digits
-from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.dictionary import BackoffOptions
 from spectool.build.packs.stage import count_and_build
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
+from spectool.tests.build.dictionaries import SMALL as SMALLEST
+from spectool.tests.build.dictionaries import written
 from spectool.tokenization.opening import open_tokenizer
 
 from .parts import Parts, edit, edit_manifest
@@ -28,10 +30,7 @@ SMALL: Entries = {(1,): (2, 0.5), (1, 2): (3, 1.0), (9, 1, 2): (4, 0.25), (70_00
 
 
 def write(out: Path, entries: Entries, size: int = VOCABULARY) -> Dictionary:
-    arrays, shape = dictionary_arrays([Entry(context, *value) for context, value in entries.items()])
-    tokenizers = {"target": {"name": "small", "fingerprint": "a" * 64, "size": size}}
-    Dictionary.write(out, arrays, arguments={}, tokenizers=tokenizers, inputs={}, statistics=shape)
-    return Dictionary(out)
+    return written(out, [(context, *value) for context, value in entries.items()], SMALLEST | {"size": size})
 
 
 def slow_look_up(entries: Entries, tokens: Sequence[int]) -> tuple[int, int] | None:
@@ -142,7 +141,7 @@ def test_opening_finds_each_broken_invariant(tmp_path: Path, breaking: Callable[
 
 
 def test_long_contexts_are_not_written(tmp_path: Path) -> None:
-    with pytest.raises(SpectoolError, match="a context of 65 tokens, expected at most 64"):
+    with pytest.raises(ArtifactError, match="max_context is 65, expected 1 to 64 tokens"):
         write(tmp_path / "x.dict", {(1,) * 65: (2, 0.5)})
     open_artifact(write(tmp_path / "x.dict", {(1,) * 64: (2, 0.5)}).path)
 

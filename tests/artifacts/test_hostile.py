@@ -15,8 +15,8 @@ from spectool.artifacts.numbers import from_digits, to_digits
 from spectool.artifacts.pack import Pack
 from spectool.build.alignment.stage import build_alignment
 from spectool.build.corpus_reading import quiet
-from spectool.build.dictionary.options import BackoffOptions
-from spectool.build.packs.options import PackOptions
+from spectool.build.dictionary import BackoffOptions
+from spectool.build.packs import PackOptions
 from spectool.build.packs.stage import build_pack, count_and_build
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path

@@ -15,9 +15,9 @@ from .parts import Parts, edit
 
 PIECES = [" a", " b", "c"]
 ORDERS = [
-    Order(np.array([0, 0, 0]), np.array([0, 0, 0]), np.array([0, 1, 2]), np.array([200, 100, 3])),
-    Order(np.array([0, 0, 1]), np.array([0, 1, 0]), np.array([0, 1, 0]), np.array([20, 10, 3])),
-    Order(np.array([0, 1]), np.array([1, 2]), np.array([1, 0]), np.array([2, 3])),
+    Order(np.array([0, 0, 0]), np.array([1, 2, 3]), np.array([200, 100, 3]), np.array([0, 0, 0])),
+    Order(np.array([0, 0, 1]), np.array([1, 2, 1]), np.array([20, 10, 3]), np.array([0, 1, 0])),
+    Order(np.array([0, 1]), np.array([2, 1]), np.array([2, 3]), np.array([1, 2])),
 ]
 """a a, a b, b a; a a b, a b a."""
 
@@ -25,7 +25,7 @@ ORDERS = [
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     arrays, shape = pack_arrays(PIECES, ORDERS, 400)
-    Pack.write(tmp_path / "x.pack", arrays, arguments={}, tokenizers={}, inputs={}, statistics=shape, check=Pack)
+    Pack.write(tmp_path / "x.pack", arrays, arguments={}, tokenizers={}, inputs={}, statistics=shape)
     return tmp_path / "x.pack"
 
 
@@ -41,7 +41,7 @@ def test_what_is_written_is_read(path: Path) -> None:
     pack = Pack(path)
     assert list(pack.pieces) == PIECES and len(pack) == 8
     for found, expected in zip(pack.orders, ORDERS, strict=True):
-        for name in ("prefix", "suffix", "piece"):
+        for name in ("prefix", "suffix", "symbol"):
             assert getattr(found, name).tolist() == getattr(expected, name).tolist()
         assert found.count == pytest.approx(expected.count, rel=0.1)
 

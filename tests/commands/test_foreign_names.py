@@ -10,8 +10,8 @@ import pytest
 from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.dictionary import Dictionary
 from spectool.build.corpus_reading import quiet
-from spectool.build.dictionary.options import BackoffOptions
-from spectool.build.packs.options import PackOptions
+from spectool.build.dictionary import BackoffOptions
+from spectool.build.packs import PackOptions
 from spectool.build.packs.stage import build_pack, count_and_build, open_pack
 from spectool.corpora import open_corpus, sample_path
 from spectool.tests.running import TOKENIZER, process

@@ -53,7 +53,7 @@ def test_one_endless_line_is_refused(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.txt{suffix}"
     path.write_bytes(pack("рядок ".encode() * 6_000_000))
     said, most = read(path)
-    assert "a.txt" in said and ":1: expected at most 16 Mi characters in one line" in said and most < 220
+    assert "a.txt" in said and ":1: expected at most 16 MiB in one line" in said and most < 220
 
 
 @pytest.mark.parametrize("name", ["a.md", "a.txt"])

@@ -1,15 +1,18 @@
 """Cleaning: what is repaired silently, what stops, and what every cleaned text has in common."""
 
+import tempfile
 import time
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spectool import CorpusError
-from spectool.corpora.cleaning import clean, text_blocks
+from spectool.corpora.cleaning import clean, text_lines
 from spectool.corpora.documents import ReadCounts
+from spectool.corpora.files import InputFile
 
 
 def cleaned(text: str) -> tuple[str, dict[str, int]]:
@@ -17,9 +20,13 @@ def cleaned(text: str) -> tuple[str, dict[str, int]]:
     return clean(text, "a.jsonl:3", counts), dict(counts.repaired)
 
 
-def blocks(raw: bytes, *, piece: int = 7) -> list[tuple[int, str]]:
-    chunks = [raw[start : start + piece] for start in range(0, len(raw), piece)]
-    return list(text_blocks("a.txt", chunks))
+def lines_of(raw: bytes) -> list[str]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.txt"
+        path.write_bytes(raw)
+        numbers, lines = zip(*text_lines(InputFile.at(path, "a.txt"), ReadCounts()), strict=True)
+    assert numbers == tuple(range(1, len(lines) + 1))
+    return list(lines)
 
 
 @pytest.mark.parametrize(
@@ -54,38 +61,33 @@ def test_cleaned_text_is_clean_and_stays_as_it_is(text: str) -> None:
     assert bool(repaired) == (result != text.replace("\r\n", "\n"))
 
 
-@given(st.lists(st.text("aб€😀 \r"), min_size=1), st.integers(1, 9))
-def test_blocks_hold_all_lines_whatever_the_pieces(lines: list[str], piece: int) -> None:
-    raw = "\n".join(lines).encode()
-    found = blocks(raw, piece=piece)
-    rebuilt: dict[int, str] = {}
-    for first, block in found:
-        rebuilt |= dict(enumerate(block.split("\n"), first))
-    expected = raw.decode().replace("\r\n", "\n").split("\n")
-    assert [rebuilt.get(number, "") for number in range(1, len(expected) + 1)] == expected
+@given(st.lists(st.text("аб€😀 \r"), min_size=1))
+def test_lines_are_those_of_the_text(lines: list[str]) -> None:
+    raw = "\n".join(lines) + "\n"
+    assert lines_of(raw.encode()) == raw.replace("\r\n", "\n").split("\n")[:-1]
 
 
-@pytest.mark.parametrize("piece", [1, 7, 1000])
-def test_byte_order_marks_go_where_lines_begin(piece: int) -> None:
+def test_byte_order_marks_go_where_lines_begin() -> None:
     """Those that are not at the start are of files that were joined."""
-    found = blocks("\ufeffодин\n\ufeffдва\r\n\ufefftrzy".encode(), piece=piece)
-    assert "\n".join(block for _, block in found) == "один\nдва\ntrzy"
+    assert lines_of("\ufeffодин\n\ufeffдва\r\n\ufefftrzy".encode()) == ["один", "два", "trzy"]
 
 
-@pytest.mark.parametrize("piece", [1, 7, 1000])
-def test_invalid_bytes_stop_with_line_and_hex(piece: int) -> None:
+def test_invalid_bytes_stop_with_line_and_hex() -> None:
     raw = "\ufeffдобре\nпога".encode() + b"\xd0\n" + "далі\n".encode()
     with pytest.raises(CorpusError, match=r"a\.txt:2: expected UTF-8, got the bytes d0\. .* iconv -c -f UTF-8"):
-        blocks(raw, piece=piece)
+        lines_of(raw)
+
+
+def test_a_stray_zero_byte_does_not_stop() -> None:
+    assert lines_of(b"a\0b\nc\n") == ["a\0b", "c"]
 
 
 def test_a_line_above_the_limit_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spectool.corpora.cleaning.LONGEST_LINE", 30)
-    found = blocks(b"a\n" + b"b" * 30 + b"\nc\n" + b"d" * 30)
-    assert "\n".join(text for _, text in found) == "a\n" + "b" * 30 + "\nc\n" + "d" * 30
+    assert lines_of(b"a\n" + b"b" * 29 + b"\nc\n" + b"d" * 30) == ["a", "b" * 29, "c", "d" * 30]
     for raw in (b"a\n" + b"b" * 31 + b"\nc", b"a\n" + b"b" * 31, b"a\n" + b"b" * 5000):
-        with pytest.raises(CorpusError, match=r"a\.txt:2: expected at most 16 Mi characters in one line.*fold -s"):
-            blocks(raw)
+        with pytest.raises(CorpusError, match=r"a\.txt:2: expected at most 16 MiB in one line.*fold -s"):
+            lines_of(raw)
 
 
 def test_more_combining_marks_than_any_writing_has_are_refused() -> None:

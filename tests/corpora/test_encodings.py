@@ -46,14 +46,13 @@ def test_a_file_in_another_encoding_is_refused_with_line_and_bytes(tmp_path: Pat
         assert converted(path, str(refused.value)) == ["plain", *text.splitlines()]
 
 
-@pytest.mark.parametrize("codec", ["utf-16", "utf-32"])
 @pytest.mark.parametrize("big", [False, True])
 @pytest.mark.parametrize("text", [POLISH, UKRAINIAN])
-def test_a_mark_of_another_encoding_names_it(tmp_path: Path, codec: str, big: bool, text: str) -> None:
+def test_a_mark_of_utf_16_names_it(tmp_path: Path, big: bool, text: str) -> None:
     path = tmp_path / "a.txt"
-    path.write_bytes(("\ufeff" + text).encode(f"{codec}-{'be' if big else 'le'}"))
+    path.write_bytes(("\ufeff" + text).encode(f"utf-16-{'be' if big else 'le'}"))
     with pytest.raises(
-        CorpusError, match=rf"a\.txt:1: expected UTF-8, got the bytes .*iconv -f {codec.upper()} -t UTF-8"
+        CorpusError, match=r"a\.txt:1: expected UTF-8, got the bytes .*iconv -f UTF-16 -t UTF-8"
     ) as refused:
         texts(path)
     assert converted(path, str(refused.value)) == text.splitlines()

@@ -13,8 +13,7 @@ import pytest
 
 from spectool import CorpusError
 from spectool.corpora import open_corpus
-from spectool.corpora.documents import ReadCounts
-from spectool.corpora.files import InputFile, byte_chunks
+from spectool.corpora.files import InputFile, opened
 
 
 def zstandard(raw: bytes) -> bytes:
@@ -36,21 +35,18 @@ _random = random.Random(20240101)
 TEXT = "".join(f"рядок {number}: {_random.random()}\n" for number in range(200)).encode()
 
 
-def file_of(path: Path, suffix: str) -> InputFile:
-    return InputFile(path, path.name, ".txt", suffix, path.stat().st_size)
-
-
-def read(path: Path, suffix: str) -> bytes:
-    return b"".join(byte_chunks(file_of(path, suffix), ReadCounts()))
+def read(path: Path) -> bytes:
+    with opened(InputFile.at(path, path.name)) as (_, content):
+        return content.read()
 
 
 @archive
 def test_whole_archives_and_members_after_one_another(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.txt{suffix}"
     path.write_bytes(COMPRESS[suffix](TEXT))
-    assert read(path, suffix) == TEXT
+    assert read(path) == TEXT
     path.write_bytes(COMPRESS[suffix](TEXT) + COMPRESS[suffix](b"") + COMPRESS[suffix]("ще\n".encode()))
-    assert read(path, suffix) == TEXT + "ще\n".encode()
+    assert read(path) == TEXT + "ще\n".encode()
 
 
 @archive
@@ -60,7 +56,7 @@ def test_every_truncation_is_an_error(tmp_path: Path, suffix: str) -> None:
     for kept in [1, 2, 5, 11, *range(12, len(whole), 101), *range(len(whole) - 40, len(whole))]:
         path.write_bytes(whole[:kept])
         with pytest.raises(CorpusError, match=rf"a\.txt{suffix}: expected a (whole )?{suffix} archive"):
-            read(path, suffix)
+            read(path)
 
 
 @archive
@@ -69,8 +65,8 @@ def test_a_truncated_last_member_is_an_error(tmp_path: Path, suffix: str) -> Non
     whole = COMPRESS[suffix](TEXT)
     for kept in [1, 2, 5, 11, 20, len(whole) // 2, len(whole) - 1]:
         path.write_bytes(whole + whole[:kept])
-        with pytest.raises(CorpusError, match=r"is damaged \("):
-            read(path, suffix)
+        with pytest.raises(CorpusError, match=r"is damaged or"):
+            read(path)
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz"])
@@ -82,23 +78,23 @@ def test_a_flipped_byte_is_an_error(tmp_path: Path, suffix: str) -> None:
         flipped = whole.copy()
         flipped[place] ^= 0x55
         path.write_bytes(flipped)
-        with pytest.raises(CorpusError, match=r"breaks off or is damaged \("):
-            read(path, suffix)
+        with pytest.raises(CorpusError, match=r"breaks off, is damaged or"):
+            read(path)
 
 
 @archive
 def test_another_format_under_the_suffix_is_an_error(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"a.txt{suffix}"
     path.write_bytes(TEXT)
-    with pytest.raises(CorpusError, match=rf"expected a whole {suffix} archive.* is damaged \(.*rename it"):
-        read(path, suffix)
+    with pytest.raises(CorpusError, match=rf"expected a whole {suffix} archive.* is damaged or .*rename it"):
+        read(path)
 
 
-def test_a_long_window_is_no_damage(tmp_path: Path) -> None:
+def test_a_long_window_is_to_be_unpacked(tmp_path: Path) -> None:
     """A frame with a window of 2^28 bytes, which the library does not unpack, in a block that is not compressed."""
     path = tmp_path / "a b.txt.zst"
     path.write_bytes(b"\x28\xb5\x2f\xfd\x00\x90" + (len(TEXT) << 3 | 1).to_bytes(3, "little") + TEXT)
-    with pytest.raises(CorpusError, match=r"made with `zstd --long`.* zstd -d --long=31 '.*a b\.txt\.zst'$"):
+    with pytest.raises(CorpusError, match=r"needs another program \(.* too much memory.*unpack it"):
         list(open_corpus(str(path)))
 
 
@@ -112,12 +108,6 @@ def test_progress_ends_at_the_size_on_disk(tmp_path: Path, suffix: str) -> None:
         seen.append(corpus.counts.bytes_read)
     assert seen == sorted(seen)
     assert 0 < seen[0] <= corpus.counts.bytes_read == corpus.total_bytes == path.stat().st_size
-
-
-def test_a_small_archive_does_not_fill_the_memory(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt.xz"
-    path.write_bytes(lzma.compress(bytes(20_000_000)))
-    assert max(len(chunk) for chunk in byte_chunks(file_of(path, ".xz"), ReadCounts())) <= 1 << 20
 
 
 @archive

@@ -32,17 +32,15 @@ def test_plain_text_without_blank_lines_is_a_document_a_line(tmp_path: Path) -> 
     assert dict(corpus.counts.repaired) == {"not_nfc": 1}
 
 
-def test_jsonl_ids_and_columns(tmp_path: Path) -> None:
+def test_jsonl_columns(tmp_path: Path) -> None:
     rows = [
         {"id": "стаття", "text": "а", "title": "А"},
-        {"id": 7, "text": "б\r\nб", "title": "Б"},
-        {"id": True, "text": "в", "title": "В"},
-        {"text": "г", "title": "Г"},
+        {"text": "б\r\nб", "title": "Б"},
     ]
     path = write(tmp_path / "a.jsonl", "\n".join(json.dumps(row) for row in rows) + "\n\n")
     documents, _ = read(path)
-    assert documents == [("стаття", "а"), ("7", "б\nб"), ("a.jsonl:3", "в"), ("a.jsonl:4", "г")]
-    assert [text for _, text in read(f"{path}#title")[0]] == ["А", "Б", "В", "Г"]
+    assert documents == [("a.jsonl:1", "а"), ("a.jsonl:2", "б\nб")]
+    assert [text for _, text in read(f"{path}#title")[0]] == ["А", "Б"]
     assert next(iter(open_corpus(f"{path}#text"))).text == "а"
 
 
@@ -86,11 +84,11 @@ def table(path: Path, **columns: object) -> Path:
         pyarrow.dictionary(pyarrow.int32(), pyarrow.string()),
     ],
 )
-def test_parquet_ids_and_columns(tmp_path: Path, kind: pyarrow.DataType) -> None:
+def test_parquet_columns(tmp_path: Path, kind: pyarrow.DataType) -> None:
     texts = pyarrow.array(["а", None, "и\u0306\0", "г", "ґ"], pyarrow.string()).cast(kind)
-    path = table(tmp_path / "a.parquet", id=["x", "y", None, "z", ""], text=texts, other=[1, 2, 3, 4, 5])
+    path = table(tmp_path / "a.parquet", text=texts, other=[1, 2, 3, 4, 5])
     documents, corpus = read(path)
-    assert documents == [("x", "а"), ("a.parquet:3", "й"), ("z", "г"), ("a.parquet:5", "ґ")]
+    assert documents == [("a.parquet:1", "а"), ("a.parquet:3", "й"), ("a.parquet:4", "г"), ("a.parquet:5", "ґ")]
     assert dict(corpus.counts.repaired) == {"null": 1, "control_characters": 1, "not_nfc": 1}
     assert corpus.counts.bytes_read == corpus.total_bytes == path.stat().st_size
     packed = write(tmp_path / "a.parquet.gz", gzip.compress(path.read_bytes()))
@@ -98,20 +96,20 @@ def test_parquet_ids_and_columns(tmp_path: Path, kind: pyarrow.DataType) -> None
         read(packed)
 
 
-def test_parquet_integer_ids_and_large_tables(tmp_path: Path) -> None:
+def test_large_tables(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
-    parquet.write_table(pyarrow.table({"id": range(5000), "text": [f"рядок {n}" for n in range(5000)]}), path)
+    parquet.write_table(pyarrow.table({"text": [f"рядок {n}" for n in range(5000)]}), path)
     documents, _ = read(path)
-    assert documents == [(str(number), f"рядок {number}") for number in range(5000)]
+    assert documents == [(f"a.parquet:{number + 1}", f"рядок {number}") for number in range(5000)]
 
 
 def test_parquet_errors(tmp_path: Path) -> None:
     path = table(tmp_path / "a.parquet", text=["а", "б"], number=[1, 2])
-    with pytest.raises(CorpusError, match=r"a\.parquet, row 1: expected a column 'body', found text, number"):
+    with pytest.raises(CorpusError, match=r"a\.parquet: expected a column 'body', found text, number"):
         read(f"{path}#body")
     with pytest.raises(CorpusError, match=r"a\.parquet, row 1: expected text in column 'number', got int"):
         read(f"{path}#number")
-    path = table(tmp_path / "a.parquet", text=["а"], id=pyarrow.array([2**60], pyarrow.timestamp("ms")))
+    path = table(tmp_path / "a.parquet", text=pyarrow.array([2**60], pyarrow.timestamp("ms")))
     with pytest.raises(CorpusError, match=r"a\.parquet: .* cannot be read \(.*too large"):
         read(path)
     empty = table(tmp_path / "empty.parquet", text=pyarrow.array([], pyarrow.string()))

@@ -92,18 +92,14 @@ def test_a_hash_may_be_part_of_a_file_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ("bb.txt", r"^bb\.txt: expected a file.*Did you mean b\.txt\?$"),
-        ("sample:de", r"^sample:de: no such sample\. Bundled: .*sample:pl.*sample:uk"),
+        ("sample:de", r"^sample:de: no such sample\. Bundled are .*sample:pl.*sample:uk"),
         ("nowhere/a.txt", r"nowhere/a\.txt: expected a file.* Bundled are sample:pl, sample:uk$"),
         ("~nobody/a.txt", r"~nobody/a\.txt: expected a file"),
         ("", "'': expected the name of a file or a folder"),
         ("-", "'-': expected the name of a file or a folder"),
         ("link.txt", r"link\.txt: expected a file.*found nothing of that name"),
-        ("b.txt#", r"^b\.txt#: expected a file.*Did you mean b\.txt\?$"),
+        ("b.txt#", r"^b\.txt#: expected a file.*found nothing of that name"),
         ("текст " * 100, r"cannot be read \(File name too long\)"),
-        ("hf:a/b", "hf download --repo-type dataset a/b --local-dir DIR$"),
-        ("hf:a/b:pl[test]#body", "^hf:.*: expected a file or a folder.* --repo-type dataset a/b --local-dir DIR$"),
-        ("hf:", "--repo-type dataset OWNER/NAME --local-dir DIR$"),
     ],
 )
 def test_what_is_not_there_is_an_error_with_a_next_step(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spectool.build.alignment.stage import build_alignment
-from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.dictionary import BackoffOptions
 from spectool.build.packs.stage import count_and_build
 from spectool.corpora import open_corpus, sample_path
 from spectool.runtime.demo_models import demo_path

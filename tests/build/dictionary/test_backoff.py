@@ -10,13 +10,12 @@ from spectool import SpectoolError
 from spectool.artifacts.dictionary import Dictionary
 from spectool.build.corpus_reading import quiet
 from spectool.build.counting import Counts, count_symbols
-from spectool.build.dictionary.backoff import LEAST_GAIN, CandidateEntries, number_of
-from spectool.build.dictionary.backoff_stage import BackoffBuilder
-from spectool.build.dictionary.held_out import EVERY, STRETCH, HeldOutText, split_off
-from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.dictionary import BackoffOptions
+from spectool.build.dictionary.backoff import LEAST_GAIN, CandidateEntries, build_dictionary, number_of
+from spectool.build.dictionary.size_limits import largest_within
 from spectool.build.dictionary.smoothing import open_windows, smooth
 from spectool.build.packs.stage import count_and_build
-from spectool.corpora import Document, open_corpus
+from spectool.corpora import open_corpus
 from spectool.measure.replay import replay
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tests.build.counting_twin import counted
@@ -71,85 +70,60 @@ def test_every_entry_says_something_its_longest_kept_suffix_does_not(
     assert 0.1 * len(kept) < surer < 0.7 * len(kept), "some entries say the same token with another probability"
 
 
+def number_within(candidates: CandidateEntries, most: int) -> int:
+    """How many entries are chosen if so many are allowed."""
+
+    def make(reach: float) -> tuple[int, int]:
+        number = number_of(candidates.entries_gaining(1 / reach))
+        return number, number
+
+    return largest_within(most, 1 / LEAST_GAIN, 1 / LEAST_GAIN, make) or 0
+
+
 def test_a_budget_is_used_and_not_exceeded(candidates: CandidateEntries) -> None:
     everything = number_of(candidates.entries_gaining(LEAST_GAIN))
     assert 0 < everything < number_of(candidates.entries_gaining(0.0))
-    for most in (1, 10, 500, everything, 2 * everything):
-        assert number_of(candidates.best_entries(most)) <= most
-    assert number_of(candidates.best_entries(2 * everything)) == everything
-    assert number_of(candidates.best_entries(everything // 2)) > 0.4 * everything
+    for most in (1, 10, 500, everything):
+        assert number_within(candidates, most) <= most
+    assert number_within(candidates, 2 * everything) == everything
+    assert number_within(candidates, everything // 2) > 0.4 * everything
 
 
 def test_a_budget_has_room_for_some_of_those_that_gain_equally() -> None:
     pairs = np.arange(1, 2001, dtype=np.int32).reshape(-1, 2)
     symbols = np.tile(np.pad(pairs, ((0, 0), (0, 1))).ravel(), 3)  # with a break after each
     candidates = CandidateEntries(open_windows(count_symbols(symbols, 2000, 3, 1, quiet)), 0.9, 2000)
-    assert number_of(candidates.best_entries(10**6)) == 1000
-    assert [number_of(candidates.best_entries(most)) for most in (1, 100, 150)] == [1, 100, 150]
+    assert number_within(candidates, 10**6) == 1000
+    assert all(0.97 * most <= number_within(candidates, most) <= most for most in (1, 100, 150))
 
 
 def test_predictions_are_what_the_dictionary_looks_up(tokenizer: Tokenizer, counts: Counts, tmp_path: Path) -> None:
     options = BackoffOptions(max_context=4, discount=0.6)
-    BackoffBuilder(tokenizer, counts, options, quiet, []).build({}, tmp_path / "x.dict", options)
+    build_dictionary(tokenizer, counts, {}, tmp_path / "x.dict", options, quiet)
     dictionary = Dictionary(tmp_path / "x.dict")
-    windows = open_windows(counts)
-    candidates = CandidateEntries(windows, 0.6, counts.symbols)
+    candidates = CandidateEntries(open_windows(counts), 0.6, counts.symbols)
     chosen = candidates.restated(candidates.entries_gaining(LEAST_GAIN))
-    document = tokenizer.encode_batch([next(iter(open_corpus("sample:pl"))).text])[0]
-    text = HeldOutText([document], windows, counts.symbols)
-    predicted = text.predicted(chosen)
-    for place, token in enumerate(document):
-        match = dictionary.look_up(dictionary.state_after(document[:place]))
-        assert (match.length if match else 0) == predicted.length[place], place
-        assert bool(predicted.right[place]) == (match is not None and match.token == token), place
-        assert (match.probability if match else 0) == pytest.approx(float(predicted.stated[place]), abs=1 / 256), place
+    for length, predictions in enumerate(chosen, 1):
+        rows = np.arange(0, len(predictions.token), 7)
+        for row, context in zip(rows, (counts.spelled(length, rows) - 1).tolist(), strict=True):
+            match = dictionary.look_up(dictionary.state_after(context))
+            assert (match.token + 1 if match else -1) == predictions.token[row], context
+            assert (match.probability if match else 0) == pytest.approx(predictions.stated[row], abs=1 / 256), context
 
 
 def test_bytes_are_kept_to_and_used(tokenizer: Tokenizer, counts: Counts, tmp_path: Path) -> None:
     sizes, out = [], tmp_path / "x.dict"
-    builder = BackoffBuilder(tokenizer, counts, BackoffOptions(max_context=4), quiet, [])
     with pytest.raises(SpectoolError, match=r"fits in 30 bytes.*--max-bytes"):
-        builder.build({}, out, BackoffOptions(max_bytes=30, max_context=4))
+        build_dictionary(tokenizer, counts, {}, out, BackoffOptions(max_bytes=30, max_context=4), quiet)
     assert not out.exists()
     for limit in (8_000, 11_000, 10**9):
-        manifest = builder.build({}, out, BackoffOptions(max_bytes=limit, max_context=4))
+        manifest = build_dictionary(tokenizer, counts, {}, out, BackoffOptions(limit, max_context=4), quiet)
         data = sum(values.nbytes for values in Dictionary(out).file.arrays.values())
         assert data <= limit
         sizes.append((data, manifest.statistics["entries"]))
     assert sizes == sorted(sizes)
     assert sizes[0][0] > 0.9 * 8_000
     assert sizes[2][0] > 12_000
-
-
-def test_one_stretch_in_fifty_is_held_out() -> None:
-    documents = [Document("", str(number)) for number in range(2 * STRETCH * EVERY + 10)]
-    held_out: list[str] = []
-    counted = [document.text for document in split_off(documents, held_out)]
-    assert len(held_out) == 2 * STRETCH
-    assert sorted([*counted, *held_out], key=int) == [document.text for document in documents]
-    assert [int(text) for text in held_out[:STRETCH]] == list(range(STRETCH * (EVERY - 1), STRETCH * EVERY))
-
-
-def test_documents_of_many_lines_are_held_out_whole() -> None:
-    documents = [Document("", "\n".join([str(number)] * (1 + number % 40))) for number in range(2000)]
-    held_out: list[str] = []
-    counted = [document.text for document in split_off(documents, held_out)]
-    assert sorted([*counted, *held_out]) == sorted(document.text for document in documents)
-    lines = sum(document.text.count("\n") + 1 for document in documents)
-    assert 0.01 < sum(text.count("\n") + 1 for text in held_out) / lines < 0.03
-
-
-def test_something_is_held_out_of_a_small_text(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    """Its probabilities are corrected by text that was not counted, as those of a large one are."""
-    lines = [f"Wiersz {number % 7} o tym, że {number % 11} razy to {number % 13}." for number in range(300)]
-    (tmp_path / "few.txt").write_text("\n".join(lines), encoding="utf-8")
-    corpus, out = open_corpus(str(tmp_path / "few.txt")), tmp_path / "few.dict"
-    options = BackoffOptions(min_count=1)
-    statistics = count_and_build(tokenizer, corpus, out, options, quiet).statistics
-    tokens = sum(map(len, tokenizer.encode_batch(lines)))
-    assert 0 < statistics["held_out"]["tokens"] < tokens / 5
-    assert statistics["tokens"] + statistics["held_out"]["tokens"] == tokens
-    assert corpus.counts.documents == len(lines)
 
 
 @pytest.mark.nightly

@@ -12,7 +12,7 @@ import pytest
 
 from spectool import ArtifactError
 from spectool.artifacts.artifact import open_artifact
-from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.dictionary import BackoffOptions
 from spectool.build.packs.stage import count_and_build
 from spectool.corpora import Corpus, open_corpus
 from spectool.runtime.demo_models import demo_path

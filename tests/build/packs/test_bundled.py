@@ -7,8 +7,7 @@ import pytest
 
 from spectool.artifacts.pack import Pack
 from spectool.build.corpus_reading import quiet
-from spectool.build.packs.bundled import bundled_packs
-from spectool.build.packs.options import PackOptions
+from spectool.build.packs import PackOptions, bundled_packs
 from spectool.build.packs.pieces import split
 from spectool.build.packs.stage import build_pack, open_pack
 from spectool.corpora import open_corpus
@@ -23,13 +22,13 @@ def following(pack: Pack) -> dict[tuple[str, ...], tuple[str, int]]:
     spelled: list[tuple[str, ...]] = [()]
     best: dict[tuple[str, ...], tuple[str, int]] = {}
     for order in pack.orders:
-        rows = zip(order.prefix.tolist(), order.piece.tolist(), order.count.tolist(), strict=True)
+        rows = zip(order.prefix.tolist(), order.symbol.tolist(), order.count.tolist(), strict=True)
         longer = []
-        for prefix, piece, count in rows:
+        for prefix, symbol, count in rows:
             context = spelled[prefix]
             if count > best.get(context, ("", 0))[1]:
-                best[context] = pack.pieces[piece], count
-            longer.append((*context, pack.pieces[piece]))
+                best[context] = pack.pieces[symbol - 1], count
+            longer.append((*context, pack.pieces[symbol - 1]))
         spelled = longer
     return best
 

@@ -10,9 +10,9 @@ import pytest
 from spectool import SpectoolError
 from spectool.artifacts.pack import Pack
 from spectool.build.corpus_reading import quiet
-from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.dictionary import BackoffOptions
+from spectool.build.packs import PackOptions
 from spectool.build.packs.compiling import compile_pack, spell
-from spectool.build.packs.options import PackOptions
 from spectool.build.packs.stage import build_pack, count_and_build
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from spectool.artifacts.dictionary import Dictionary
-from spectool.build.dictionary.options import BackoffOptions
+from spectool.build.dictionary import BackoffOptions
 from spectool.build.packs.stage import count_and_build
 from spectool.cli import main
 from spectool.corpora import open_corpus, sample_path
