@@ -9,7 +9,6 @@ timed a model, its pass is a range, by bandwidth and a time for each pass:
 """
 
 import re
-import shlex
 import tomllib
 from functools import cache
 from importlib.resources import files
@@ -23,8 +22,6 @@ from spectool.runtime.policy.curve import PassCurve
 from spectool.runtime.policy.record import DraftCost
 
 _FALLING = 0.95  # a pass over more rows may take this share of the time of one over fewer: noise
-_ROWS = 4  # of the passes by which forms of weights are compared
-_CHEAPER, _AS_FAST = 0.8, 1.02  # times the present time of such a pass, and of a plain one: more is not recommended
 # Bits of scale and bias for each weight, in groups of the default size:
 _SCALES = {"affine": 32 / 64, "mxfp4": 8 / 32, "nvfp4": 8 / 16, "mxfp8": 8 / 32, "none": 0.0}
 _READ_AT_ONCE = 8  # tokens of a text that a small model reads in about the time of one
@@ -62,7 +59,7 @@ class ChipCosts(BaseModel):
     @property
     def form(self) -> str:
         """Bits and mode in words."""
-        return f"{self.bits}-bit {self.mode}" if self.mode in ("affine", "none") else self.mode
+        return form_of(self.bits, self.mode)
 
     @property
     def title(self) -> str:
@@ -92,42 +89,21 @@ def chip_of(name: str) -> str:
     return found[0] if found else ""
 
 
-def rows_for(chip: str, *, experts: bool = False) -> list[ChipCosts]:
-    """The rows of a chip, by `chip_of`, and for forms that nobody measured on it those of its whole generation."""
-    rows = [row for row in published() if row.experts == experts]
-    own = [row for row in rows if chip in row.chips]
-    measured, generation = {(row.bits, row.mode) for row in own}, chip.partition(" ")[0]
-    near = [row for row in rows if generation in {each.partition(" ")[0] for each in row.chips}]
-    return own + [row for row in near if (row.bits, row.mode) not in measured]
+def rows_for(chip: str) -> list[ChipCosts]:
+    """The rows of a chip, by `chip_of`, and for forms that nobody measured on it those of its whole generation.
 
-
-def cheaper_weight_formats(
-    chip: str, bits: int, mode: str, measured: PassCurve | None = None, *, experts: bool = False
-) -> list[str]:
-    """Sentences on weights of as many bits or more with which drafts make a model write faster on a chip.
-
-    With them a pass over a few tokens takes less time, and a plain one no more than now. What was ``measured`` of the
-    present form comes before what was published.
+    Mixtures of experts are left out, because they say nothing of other models.
     """
-    rows = rows_for(chip_of(chip), experts=experts)
-    own = [row.curve for row in rows if (row.bits, row.mode) == (bits, mode)] if measured is None else [measured]
-    now, read = min(map(_cost, own), default=0.0), read_bits(bits, mode)
-    return [
-        f"Drafts cost less with {row.form} weights: on {' and '.join(row.chips)}, a pass over {_ROWS} tokens takes "
-        f"{_cost(row.curve) * read_bits(row.bits, row.mode) / read:.2g} of your plain passes, not {now:.2g} "
-        f"({row.source}). To see what drafts gain then: spectool predict --dict FILE --on {shlex.quote(chip)} --bits "
-        f"{row.bits} --mode {row.mode}{' --experts' * experts}. To convert the original, which is not quantised: "
-        f"mlx_lm.convert --hf-path ORIGINAL -q --q-bits {row.bits} --q-mode {row.mode} --mlx-path NEW"
-        for row in rows
-        if (row.bits, row.mode) != (bits, mode)
-        and row.bits >= bits
-        and read_bits(row.bits, row.mode) <= _AS_FAST * read
-        and _cost(row.curve) * read_bits(row.bits, row.mode) < _CHEAPER * now * read
-    ]
+    rows = [row for row in published() if not row.experts]
+    own = [row for row in rows if chip in row.chips]
+    measured, generation = {row.form for row in own}, chip.partition(" ")[0]
+    near = [row for row in rows if generation in {each.partition(" ")[0] for each in row.chips}]
+    return own + [row for row in near if row.form not in measured]
 
 
-def _cost(curve: PassCurve) -> float:
-    return curve.costs(_ROWS - 1, 0)[-1]
+def form_of(bits: int, mode: str) -> str:
+    """Bits and mode of weights in words."""
+    return f"{bits}-bit {mode}" if mode in ("affine", "none") else mode
 
 
 def read_bits(bits: int, mode: str) -> float:
@@ -138,8 +114,7 @@ def read_bits(bits: int, mode: str) -> float:
 @cache
 def known() -> dict[str, Any]:
     """The figures."""
-    text = (files("spectool.measure") / "bandwidth.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return tomllib.loads((files("spectool.measure") / "bandwidth.toml").read_text(encoding="utf-8"))
 
 
 def pass_seconds(chip: str, weights: float) -> list[float]:

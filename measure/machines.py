@@ -12,22 +12,14 @@ from dataclasses import replace
 from datetime import date
 from functools import cache
 from importlib.metadata import version
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from spectool import SpectoolError
-from spectool.measure.chips import (
-    ChipCosts,
-    cheaper_weight_formats,
-    chip_of,
-    cost_range,
-    published,
-    read_bits,
-    rows_for,
-)
+from spectool.measure.chips import ChipCosts, chip_of, cost_range, form_of, read_bits, rows_for
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_model
 from spectool.runtime.machine import blas_advice, machine_name, weight_bytes
@@ -45,6 +37,8 @@ _FAR = 3  # times the size that was measured: another kind of model
 _SHORT = 1024  # tokens of context after which a pass still takes about as long as after none
 _LAYERS = 0.5, 1.0  # of what a layer of the demo model takes, which waits for its tokens
 _SMALL_PASSES = 8
+_ROWS = 4  # of the passes by which forms of weights are compared
+_CHEAPER = 0.8  # times the present time of such a pass: more is not recommended
 APART = 0.04  # of a text's time on this machine; without it, two of four runs of benchmarks/predicted.py lay 1% outside
 NO_COST = DraftCost(0.0, 0.0)  # of a draft model whose passes are counted, and whose time does not matter
 
@@ -139,12 +133,10 @@ def machines_for(model: Any) -> list[Machine]:
     if (costs is not None and costs.whole) or not chip_of(chip := chip_name()):
         return [machine_here(model, "MODEL")]
     bits, mode, _ = weights_form(model)
-    return list(machines_on(chip, bits, mode, size=get_total_parameters(model) / 1e9).values())
+    return list(machines_on(chip, bits, mode, get_total_parameters(model) / 1e9).values())
 
 
-def machines_on(
-    chip: str, bits: int, mode: str, *, experts: bool = False, size: float | None = None
-) -> dict[str, Machine]:
+def machines_on(chip: str, bits: int, mode: str, size: float | None = None) -> dict[str, Machine]:
     """What was published of passes on a chip, or on those of its generation, by source.
 
     Of a model of that ``size``, in billions of weights: other sizes are left out where there is anything else, and one
@@ -155,16 +147,13 @@ def machines_on(
     """
     if not (name := chip_of(chip)):
         raise SpectoolError(f"--on: expected a chip of Apple's, such as M2 or 'M4 Pro', got {chip!r}")
-    known = rows_for(name, experts=experts)
-    rows = [row for row in known if (row.bits, row.mode) == (bits, mode)]
+    known, form = rows_for(name), form_of(bits, mode)
+    rows = [row for row in known if row.form == form]
     if not rows:
-        forms = ", ".join(dict.fromkeys(row.form for row in known)) or "none"
-        among = (row.chips for row in published() if (row.bits, row.mode, row.experts) == (bits, mode, experts))
-        chips = ", ".join(dict.fromkeys(chain.from_iterable(among))) or "none"
         raise SpectoolError(
-            f"nobody has published what passes of {bits}-bit {mode} weights{' of experts' * experts} cost on {name} or "
-            f"its generation, so no figure is guessed. Published of its generation: {forms}; with such weights: "
-            f"{chips}. `spectool doctor` measures your own machine"
+            f"nobody has published what passes of {form} weights cost on {name} or its generation, so no figure is "
+            f"guessed. Published of its generation: {', '.join(dict.fromkeys(row.form for row in known)) or 'none'}. "
+            "`spectool doctor` measures your own machine"
         )
     if size is not None:
         rows = [row for row in rows if row.parameters is None or _near(size, row)] or rows
@@ -205,12 +194,26 @@ def chip_name() -> str:
 
 
 def cheaper_here(model: Any, costs: PassCosts) -> list[str]:
-    """Sentences on what would make drafts for a model cheaper on this machine: another BLAS, or form of its weights."""
-    bits, mode, _ = weights_form(model)
+    """A sentence, or none, on what would make drafts for a model cheaper on this machine.
+
+    That is another BLAS, or MX weights of as many bits: their plain passes read no more, so the model writes faster.
+    """
     if advice := blas_advice(model):
         return [advice]
-    curve = PassCurve(costs.seconds, costs.plain, costs.final)
-    return cheaper_weight_formats(chip_name(), bits, mode, curve, experts=has_experts(model))
+    bits, mode, _ = weights_form(model)
+    chip, curve = chip_name(), PassCurve(costs.seconds, costs.plain, costs.final)
+    other = next((row for row in rows_for(chip) if row.form == f"mxfp{bits}"), None)
+    if other is None or mode != "affine" or has_experts(model):  # of which hardly anything was published
+        return []
+    now, then = (each.costs(_ROWS - 1, 0)[-1] for each in (curve, other.curve))
+    if then >= _CHEAPER * now:
+        return []
+    return [
+        f"Drafts cost less with {other.form} weights: on {' and '.join(other.chips)}, a pass over {_ROWS} tokens takes "
+        f"{then:.2g} plain passes, not {now:.2g} ({other.source}). To see what drafts gain then: spectool predict "
+        f"--dict FILE --on {shlex.quote(chip)} --bits {bits} --mode {other.mode}. To convert the original, which is "
+        f"not quantised: mlx_lm.convert --hf-path ORIGINAL -q --q-bits {bits} --q-mode {other.mode} --mlx-path NEW"
+    ]
 
 
 def row_to_share(model: Any, costs: PassCosts) -> ChipCosts:

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from spectool.measure.chips import ChipCosts, cheaper_weight_formats, published, rows_for
-from spectool.runtime.policy.curve import PassCurve
+from spectool.measure.chips import ChipCosts, published, rows_for
 
 ROW: dict[str, Any] = {
     "chips": ["M9"],
@@ -69,22 +68,3 @@ def test_a_chip_that_nobody_measured_has_the_rows_of_its_generation(chip: str, m
     # A form that was not measured on a chip has the rows of its neighbours:
     on_max = {(row.bits, row.chips) for row in rows_for("M4 Max")}
     assert on_max == {(4, ("M4 Max",)), (8, ("M4 Pro",)), (2, ("M4 Pro",))}
-
-
-@pytest.mark.parametrize(
-    ("chip", "bits", "named"),
-    [
-        ("M2 Air", 4, ["mxfp4", "nvfp4"]),  # as long a plain pass, and two thirds of the time for four rows
-        ("M4 Pro", 4, []),  # 8 bits are flatter, but every pass takes 1.9 times as long
-        ("M4 Pro", 2, []),
-        ("M4 Pro", 8, []),  # fewer bits would be another text
-        ("M5 Max", 4, []),
-        ("nothing", 4, []),
-    ],
-)
-def test_only_weights_that_win_in_tokens_a_second_are_recommended(chip: str, bits: int, named: list[str]) -> None:
-    notes = cheaper_weight_formats(chip, bits, "affine")
-    assert [note.partition(" weights")[0].removeprefix("Drafts cost less with ") for note in notes] == named
-    assert all(f"--q-mode {name}" in note and "not 3.1" in note for note, name in zip(notes, named, strict=True))
-    flat = PassCurve({0: {1: 1.0, 4: 1.1}}, {0: 1.0})
-    assert cheaper_weight_formats(chip, bits, "affine", flat) == [], "as it was measured, whatever was published"
