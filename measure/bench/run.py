@@ -21,9 +21,8 @@ from tqdm import tqdm
 
 from spectool import SpectoolError, __version__
 from spectool.artifacts.atomic import naming, require_new
-from spectool.measure.bench.page import page
 from spectool.measure.bench.prompts import ids_of_prompt, load_prompts
-from spectool.measure.bench.results import PAGE, PLAIN, Block, Generation, Options, Run
+from spectool.measure.bench.results import PAGE, PLAIN, Block, Generation, Options, Run, page
 from spectool.runtime.caches.own import prefill
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
