@@ -151,7 +151,7 @@ class Prediction:
         """What to expect on the machines, and what is not known."""
         spans = {way: spanning(each.values()) for way, each in speeds.items()}
         best = list(spans.values())[-1]
-        summary = best.sentence(*(each.plain for each in machines.values() if each.plain))
+        summary = best.sentence(*(1 / each.plain for each in machines.values() if each.plain))
         if BOTH in spans:
             summary += f" {on_a_draft_model(spans[LOOK_UPS], spans[MODEL], best)}"
         measured = {each: None for one in machines.values() if one.row for each in one.row.chips}

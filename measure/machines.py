@@ -12,7 +12,6 @@ from dataclasses import replace
 from datetime import date
 from functools import cache
 from importlib.metadata import version
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import mlx.core as mx
@@ -53,12 +52,8 @@ class Machine(NamedTuple):
     row: ChipCosts | None = None  # what was published of a chip
     chip: str = ""  # its name, by `chip_of`
     costs: PassCosts | None = None  # what was measured here
+    plain: float | None = None  # seconds of a plain pass here, after a short context
     draft: tuple[DraftCost, DraftCost] = NO_COST, NO_COST  # of a draft model: least and most
-
-    @property
-    def plain(self) -> float | None:
-        """Tokens a second without drafts, after a short context, if that was measured."""
-        return 1 / self.costs.plain[min(self.costs.plain)] if self.costs else None
 
     def not_known(self, size: float | None) -> Iterator[str]:
         """What may differ from the measurement, in words."""
@@ -89,11 +84,11 @@ class Machine(NamedTuple):
     def token_costs(self, weights: float, layers: int) -> tuple[float, float]:
         """Plain passes that a token of a draft model may cost which is not here, by its bytes and layers."""
         assert self.weights is not None
-        if self.costs is None:
+        if self.plain is None:
             low, high = cost_range(self.chip, weights, self.weights)
             return low.token, high.token
-        layer = layers * seconds_of_a_layer() / self.costs.plain[min(self.costs.plain)]
-        return weights / self.weights + _LAYERS[0] * layer, weights / self.weights + _LAYERS[1] * layer
+        share, layer = weights / self.weights, layers * seconds_of_a_layer() / self.plain
+        return share + _LAYERS[0] * layer, share + _LAYERS[1] * layer
 
 
 @cache
@@ -120,7 +115,8 @@ def machine_here(model: Any, name: str) -> Machine:
     """
     costs = _measured(model, name, shlex.quote(name))
     curve = PassCurve(costs.seconds, costs.plain, costs.final)
-    return Machine(curve, _MEASURED, weight_bytes(model), APART, costs=replace(costs, model=name))
+    costs, plain = replace(costs, model=name), costs.plain[min(costs.plain)]
+    return Machine(curve, _MEASURED, weight_bytes(model), APART, costs=costs, plain=plain)
 
 
 def machines_for(model: Any) -> list[Machine]:
@@ -168,7 +164,6 @@ def machines_on(chip: str, bits: int, mode: str, size: float | None = None) -> d
 
 
 def _near(size: float, row: ChipCosts) -> bool:
-    """Whether a model of that many billions of weights was measured, or one of another size that is not far off."""
     return row.parameters is not None and 1 / _FAR <= size / row.parameters <= _FAR
 
 
@@ -217,16 +212,16 @@ def cheaper_here(model: Any, costs: PassCosts) -> list[str]:
 
 
 def row_to_share(model: Any, costs: PassCosts) -> ChipCosts:
-    """What was measured of a model here, in plain passes; no size is quicker than a smaller one.
+    """What was measured of a model here, in plain passes.
 
     Raises:
         SpectoolError: There was time for passes over single tokens alone.
     """
-    curves = dict[int, dict[int, float]]()
-    for depth, curve in costs.seconds.items():
-        if len(curve) > 1:
-            rising = accumulate((round(curve[rows] / curve[1], 3) for rows in sorted(curve)), max)
-            curves[depth] = dict(zip(sorted(curve), rising, strict=True))
+    curves = {
+        depth: {rows: round(seconds / curve[1], 3) for rows, seconds in curve.items()}
+        for depth, curve in costs.seconds.items()
+        if len(curve) > 1
+    }
     if not curves:
         raise SpectoolError("there was time for passes over single tokens alone. Measure longer: --seconds 60")
     bits, mode, group = weights_form(model)

@@ -12,7 +12,7 @@ def test_every_row_has_its_source_and_what_can_be_measured(row: ChipCosts) -> No
     assert all((row.chips, row.source, row.seen, row.curves)) and 1 <= row.bits <= 32 and row.parameters != 0
     for context, curve in row.curves.items():
         assert context >= 0 and len(curve) > 1 and curve[1] == 1.0 and max(curve) <= 64
-        assert all(0.95 * fewer <= more < 100 for (_, fewer), (_, more) in pairwise(sorted(curve.items()))), "noise"
+        assert all(0.8 * fewer <= more < 100 for (_, fewer), (_, more) in pairwise(sorted(curve.items()))), "noise"
 
 
 @pytest.mark.parametrize(
