@@ -6,7 +6,7 @@ single row, and then rises in steps, which differ from machine to machine and fr
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from time import perf_counter
 from typing import Any
@@ -27,25 +27,15 @@ _DOCUMENTS = 2  # of which these are
 _PASSES, _BITS = 0.75, 0.9  # of the time, when timing passes and comparing bits end
 
 
-def measure_costs(
-    model: Any,
-    tokenizer: Any,
-    name: str,
-    seconds: float | None = None,
-    progress: Callable[[str], None] = lambda line: None,
-) -> PassCosts:
+def measure_costs(model: Any, tokenizer: Any, name: str, seconds: float | None = None) -> PassCosts:
     """Measure passes of an mlx-lm model that the user calls ``name``.
 
     In too few ``seconds`` for a slow model, by default `SECONDS` or as long as it needs, fewer sizes are measured, and
     none in a long context. Where the shortest passes of a size differ, other programs disturbed it, and it is not
-    final. ``progress`` gets a line for each step.
+    final.
     """
     began = perf_counter()
-    progress("timing passes")
     found, plain, apart = time_passes(model, lambda each: _PASSES * (seconds or max(SECONDS, _ENOUGH * each)))
-    if apart > ALIKE:
-        progress(f"the same pass takes up to {apart:.1f} times as long, so other programs keep this machine busy")
-    progress("comparing bits")
     until = began + _BITS * (seconds or max(SECONDS, _ENOUGH * plain[min(plain)]))
     text = "\n".join(document.text for document in islice(open_corpus("sample:pl"), _DOCUMENTS))
     same = _same_bits(model, list(tokenizer.encode(text)), sorted(found[min(found)]), until)

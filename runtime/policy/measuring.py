@@ -18,7 +18,7 @@ from spectool.runtime.sampling.token_ids import vocabulary_size
 DEPTHS = (64, 1024)  # tokens of context: a short text, and one whose cache is felt
 ROWS = (1, 2, 4, 8, 17, 3, 5, 6, 7, 12, 32)  # where passes are slow, the first of these
 _CHAINED = 3  # plain passes that are timed together, each begun before the token of the one before it is read
-_SHALLOW, _LATEST = 0.7, 0.85  # of the time, when the short context should be done, and the long one is left out
+_SHALLOW = 0.7  # of the time, when the short context should be done
 _FEW = 32  # plain passes: where there is time for no more, the long context is left out
 _NEEDED = 3  # sizes that are timed even if there is no time; of a long context, one less
 _REPEATABLE = 1_000_003  # a prime: token ids that are spread over the vocabulary
@@ -78,13 +78,11 @@ def time_passes(
     began, budget = perf_counter(), 0.0
     found, plain = dict[int, dict[int, list[float]]](), dict[int, list[float]]()
     for depth in DEPTHS:
-        if found and (budget < _FEW * min(map(min, plain.values())) or perf_counter() > began + _LATEST * budget):
-            break
         opened, passes = perf_counter(), Passes(model, depth)
         ready, usual = perf_counter(), passes.run_plain()
         began += max(0.0, ready - opened - 2 * usual)
         budget = budget or seconds(usual)
-        share = 1.0 if depth == DEPTHS[-1] or budget < _FEW * usual else _SHALLOW
+        share = 1.0 if found or budget < _FEW * usual else _SHALLOW
         needed = _NEEDED - bool(found)
         plain[depth], times = [usual], dict[int, list[float]]()
         for rows in ROWS:
@@ -100,6 +98,8 @@ def time_passes(
                     taken.append(passes.run(rows))
             progress(min(1.0, (perf_counter() - began) / budget))
         found[depth] = times
+        if share == 1.0:
+            break
     repeated = [*plain.values(), *(each for times in found.values() for each in times.values())]
     two = [sorted(each)[:2] for each in repeated if len(each) > 1]
     least = {depth: {rows: min(times[rows]) for rows in sorted(times)} for depth, times in found.items()}
