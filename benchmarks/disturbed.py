@@ -43,7 +43,7 @@ def main(measurements: int, loops: int) -> None:
     """Measure, and simulate."""
     logging.disable()  # what drifts says so
     model, _ = load_model(str(demo_path("target")))
-    idle, plain, _ = time_passes(model, lambda each: 12.0, depths=(64,))
+    idle, plain, _ = time_passes(model, lambda each: 12.0)
     errors = list[tuple[dict[int, float], float]]()
     for _ in range(measurements):
         with busy(loops):

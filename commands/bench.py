@@ -73,8 +73,7 @@ def bench(drafters: tuple[str, ...], out: Path, as_json: bool, **settings: Any) 
         spectool bench --model ./Bielik-11B --drafter dict=pl.dict,history --prompts pl -o bielik.bench
         spectool bench --model ./Bielik-11B --drafter history --prompts news.txt --window 256 -o news.bench
     """
-    from spectool.measure.bench.page import page
-    from spectool.measure.bench.results import PAGE, PLAIN, DrafterSpec, Options, differences, verdict_of
+    from spectool.measure.bench.results import PAGE, PLAIN, DrafterSpec, Options, differences, page, verdict_of
     from spectool.measure.bench.run import run_benchmark
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does

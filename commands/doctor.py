@@ -113,7 +113,7 @@ def measured(
     say(f"loading {name}")
     model, tokenizer = load_model(name, pipeline=pipeline)
     say(f"{name}: measuring for {f'{seconds:g} seconds' if seconds else '10 seconds, or longer if it is slow'}")
-    costs = replace(measure_costs(model, tokenizer, name, seconds, say), exact=exact)
+    costs = replace(measure_costs(model, tokenizer, name, seconds), exact=exact)
     if not costs.final and (before := known_costs(model)) is not None:
         costs = costs.with_another(before)
     save_costs(model_key(model), costs)

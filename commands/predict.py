@@ -31,7 +31,7 @@ _MODES = click.Choice(["affine", "mxfp4", "nvfp4", "mxfp8"])
 @draft_model_option(help="Draft model to try as well: directory or hub id.", heading="Drafting")
 @alignment_option(help="Output of `spectool align` for it.", heading="Drafting")
 @option("--here", is_flag=True, help="This machine, as `spectool doctor` has measured --model.", heading="Machine")
-@option("--on", "chip", metavar="CHIP", help="An Apple chip, such as 'M4 Pro'.", heading="Machine")
+@option("--on", "chip", metavar="CHIP", help="An Apple chip, such as 'M4 Pro', with a dense model.", heading="Machine")
 @option("--bits", type=Whole(1, 32), default=4, help="Bits of a weight.", heading="Machine")
 @option("--mode", type=_MODES, default="affine", help="Form of the weights.", heading="Machine")
 @option(
@@ -41,7 +41,6 @@ _MODES = click.Choice(["affine", "mxfp4", "nvfp4", "mxfp8"])
     help="Billions of weights, such as 8: leaves out far other sizes, and says what a draft model costs.",
     heading="Machine",
 )
-@option("--experts", is_flag=True, help="The model is a mixture of experts.", heading="Machine")
 @min_draft_prob_option(help="Stop drafting below this probability.", heading="Drafting")
 def predict(as_json: bool, **asked: Any) -> None:
     """Say what drafts would gain on a text, without running your model.

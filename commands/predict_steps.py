@@ -17,7 +17,7 @@ from spectool.commands.shared.console import open_text, progress, say, show
 from spectool.commands.shared.display import by_drafter
 from spectool.commands.shared.tokenizers import named_tokenizer, own_tokenizer
 from spectool.corpora import sample_names
-from spectool.measure.chips import cheaper_weight_formats, chip_of
+from spectool.measure.chips import chip_of
 from spectool.measure.first_guesses import right_proposals, share
 from spectool.measure.machines import Machine, machine_here, machines_on
 from spectool.measure.predict import ALWAYS_UNKNOWN, Forecast, RecordedModel, Text, on_a_draft_model, predict, spanning
@@ -51,7 +51,6 @@ class Prediction:
     bits: int
     mode: str
     size: float | None
-    experts: bool
 
     def run(self, as_json: bool) -> None:
         """Replay the text, and print what it says."""
@@ -85,8 +84,6 @@ class Prediction:
         unknown = {"summary": f"{saved}: add --here, or --on CHIP."}
         facts = self._speeds(speeds, machines, as_json) if machines else unknown
         facts |= about | {"corpus": text.spec, "documents": len(texts), "tokenizer": target.name} | _figures(counts)
-        others = self.chip and cheaper_weight_formats(self.chip, self.bits, self.mode, experts=self.experts)
-        facts |= {"other weights": others} if others or (self.chip and as_json) else {}
         if not as_json:
             click.echo(f"{facts.pop('summary')}\n")
         show(facts, as_json)
@@ -102,12 +99,8 @@ class Prediction:
             raise click.UsageError("--alignment is for a draft model: name it with --draft-model D")
         if self.draft_model and not (self.here or self.chip):
             raise click.UsageError("--draft-model: what it gains depends on the machine: add --here, or --on CHIP")
-        if not self.chip and (self.bits, self.mode, self.size, self.experts) != (4, "affine", None, False):
-            raise click.UsageError(
-                "--bits, --mode, --size and --experts say what runs on another machine: add --on CHIP"
-            )
-        if self.draft_model and self.chip and self.experts:
-            raise click.UsageError("--draft-model: what a plain pass of experts takes is not known; measure it, --here")
+        if not self.chip and (self.bits, self.mode, self.size) != (4, "affine", None):
+            raise click.UsageError("--bits, --mode and --size say what runs on another machine: add --on CHIP")
 
     def _machines(self) -> dict[str, Machine]:
         found: dict[str, Machine] = {}
@@ -115,7 +108,7 @@ class Prediction:
             here = machine_here(load_model(self.tokenizer, lazy=True)[0], self.tokenizer)
             found |= {here.costs.machine: here} if here.costs else {}
         if self.chip:
-            found |= machines_on(self.chip, self.bits, self.mode, experts=self.experts, size=self.size)
+            found |= machines_on(self.chip, self.bits, self.mode, self.size)
         return found
 
     def _drafters(self, target: Tokenizer, *, cautious: bool) -> tuple[Drafter | None, RecordedModel | None]:
@@ -158,7 +151,7 @@ class Prediction:
         """What to expect on the machines, and what is not known."""
         spans = {way: spanning(each.values()) for way, each in speeds.items()}
         best = list(spans.values())[-1]
-        summary = best.sentence(*(each.plain for each in machines.values() if each.plain))
+        summary = best.sentence(*(1 / each.plain for each in machines.values() if each.plain))
         if BOTH in spans:
             summary += f" {on_a_draft_model(spans[LOOK_UPS], spans[MODEL], best)}"
         measured = {each: None for one in machines.values() if one.row for each in one.row.chips}

@@ -33,9 +33,8 @@ from spectool.commands.prune_draft import draft_name, model_directory, with_gues
 from spectool.commands.shared.console import open_text, say, show
 from spectool.commands.shared.tokenizers import named_tokenizer
 from spectool.corpora import Corpus, open_corpus, sample_names
-from spectool.measure.bench.page import summary_table
 from spectool.measure.bench.prompts import LANGUAGES
-from spectool.measure.bench.results import Options, Run, Verdict, verdict_of
+from spectool.measure.bench.results import Options, Run, Verdict, summary_table, verdict_of
 from spectool.measure.bench.run import run_benchmark
 from spectool.measure.doctor import SECONDS
 from spectool.measure.drafts import LARGEST, advise, cached_draft

@@ -9,60 +9,43 @@ timed a model, its pass is a range, by bandwidth and a time for each pass:
 """
 
 import re
-import shlex
 import tomllib
 from functools import cache
 from importlib.resources import files
-from itertools import pairwise, product
-from typing import Annotated, Any, Literal
+from itertools import product
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict
 
 from spectool import SpectoolError
 from spectool.runtime.policy.curve import PassCurve
 from spectool.runtime.policy.record import DraftCost
 
-_FALLING = 0.95  # a pass over more rows may take this share of the time of one over fewer: noise
-_ROWS = 4  # of the passes by which forms of weights are compared
-_CHEAPER, _AS_FAST = 0.8, 1.02  # times the present time of such a pass, and of a plain one: more is not recommended
 # Bits of scale and bias for each weight, in groups of the default size:
 _SCALES = {"affine": 32 / 64, "mxfp4": 8 / 32, "nvfp4": 8 / 16, "mxfp8": 8 / 32, "none": 0.0}
 _READ_AT_ONCE = 8  # tokens of a text that a small model reads in about the time of one
-_Name = Annotated[str, Field(min_length=1, max_length=200)]
-_Context = Annotated[int, Field(ge=0, le=10**7)]
-_Rows = Annotated[int, Field(ge=1, le=64)]
-_Cost = Annotated[float, Field(ge=0.5, le=100)]
 
 
 class ChipCosts(BaseModel):
     """What passes of a kind of model cost on a kind of chip."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    chips: Annotated[tuple[_Name, ...], Field(min_length=1)]  # without "Apple", such as M4 Pro
-    bits: Annotated[int, Field(ge=1, le=32)]  # of a weight, without scales
+    chips: tuple[str, ...]  # without "Apple", such as M4 Pro
+    bits: int  # of a weight, without scales
     mode: Literal["affine", "mxfp4", "nvfp4", "mxfp8", "none"]  # of quantisation, as mlx names it
     scope: Literal["pass", "matrix"]  # what was timed: a whole model, or one of its matrices, which is steeper
-    curves: Annotated[dict[_Context, dict[_Rows, _Cost]], Field(min_length=1, max_length=16)]  # in plain passes
-    source: _Name  # where it was published
-    seen: _Name  # year and month in which it was read there, or measured
-    group: Annotated[int, Field(ge=1, le=1024)] | None = None  # weights that share a scale
-    parameters: Annotated[float, Field(gt=0, le=10_000)] | None = None  # billions of weights
+    curves: dict[int, dict[int, float]]  # plain passes, by tokens of context and by rows
+    source: str  # where it was published
+    seen: str  # year and month in which it was read there, or measured
+    group: int | None = None  # weights that share a scale
+    parameters: float | None = None  # billions of weights
     experts: bool = False  # a mixture of experts, in which each row reads other weights
-    about: dict[str, _Name | float] = Field(default_factory=dict)  # versions, memory, seconds
-
-    @field_validator("curves")
-    @classmethod
-    def _rising(cls, curves: dict[int, dict[int, float]]) -> dict[int, dict[int, float]]:
-        for curve in curves.values():
-            steps = pairwise(cost for _, cost in sorted(curve.items()))
-            if len(curve) < 2 or curve.get(1) != 1.0 or any(more < _FALLING * fewer for fewer, more in steps):
-                raise ValueError(f"expected 1.0 for 1 row, and no less for more rows, got {curve}")
-        return curves
+    about: dict[str, str | float] = {}  # versions, memory, seconds
 
     @property
     def form(self) -> str:
         """Bits and mode in words."""
-        return f"{self.bits}-bit {self.mode}" if self.mode in ("affine", "none") else self.mode
+        return form_of(self.bits, self.mode)
 
     @property
     def title(self) -> str:
@@ -77,7 +60,7 @@ class ChipCosts(BaseModel):
 
 
 def published() -> list[ChipCosts]:
-    """The table; a row with an impossible value is pydantic's `ValidationError`, which names the field."""
+    """The table."""
     lines = (files("spectool.measure") / "chips.jsonl").read_text(encoding="utf-8").splitlines()
     return [ChipCosts.model_validate_json(line) for line in lines]
 
@@ -92,42 +75,21 @@ def chip_of(name: str) -> str:
     return found[0] if found else ""
 
 
-def rows_for(chip: str, *, experts: bool = False) -> list[ChipCosts]:
-    """The rows of a chip, by `chip_of`, and for forms that nobody measured on it those of its whole generation."""
-    rows = [row for row in published() if row.experts == experts]
-    own = [row for row in rows if chip in row.chips]
-    measured, generation = {(row.bits, row.mode) for row in own}, chip.partition(" ")[0]
-    near = [row for row in rows if generation in {each.partition(" ")[0] for each in row.chips}]
-    return own + [row for row in near if (row.bits, row.mode) not in measured]
+def rows_for(chip: str) -> list[ChipCosts]:
+    """The rows of a chip, by `chip_of`, and for forms that nobody measured on it those of its whole generation.
 
-
-def cheaper_weight_formats(
-    chip: str, bits: int, mode: str, measured: PassCurve | None = None, *, experts: bool = False
-) -> list[str]:
-    """Sentences on weights of as many bits or more with which drafts make a model write faster on a chip.
-
-    With them a pass over a few tokens takes less time, and a plain one no more than now. What was ``measured`` of the
-    present form comes before what was published.
+    Mixtures of experts are left out, because they say nothing of other models.
     """
-    rows = rows_for(chip_of(chip), experts=experts)
-    own = [row.curve for row in rows if (row.bits, row.mode) == (bits, mode)] if measured is None else [measured]
-    now, read = min(map(_cost, own), default=0.0), read_bits(bits, mode)
-    return [
-        f"Drafts cost less with {row.form} weights: on {' and '.join(row.chips)}, a pass over {_ROWS} tokens takes "
-        f"{_cost(row.curve) * read_bits(row.bits, row.mode) / read:.2g} of your plain passes, not {now:.2g} "
-        f"({row.source}). To see what drafts gain then: spectool predict --dict FILE --on {shlex.quote(chip)} --bits "
-        f"{row.bits} --mode {row.mode}{' --experts' * experts}. To convert the original, which is not quantised: "
-        f"mlx_lm.convert --hf-path ORIGINAL -q --q-bits {row.bits} --q-mode {row.mode} --mlx-path NEW"
-        for row in rows
-        if (row.bits, row.mode) != (bits, mode)
-        and row.bits >= bits
-        and read_bits(row.bits, row.mode) <= _AS_FAST * read
-        and _cost(row.curve) * read_bits(row.bits, row.mode) < _CHEAPER * now * read
-    ]
+    rows = [row for row in published() if not row.experts]
+    own = [row for row in rows if chip in row.chips]
+    measured, generation = {row.form for row in own}, chip.partition(" ")[0]
+    near = [row for row in rows if generation in {each.partition(" ")[0] for each in row.chips}]
+    return own + [row for row in near if row.form not in measured]
 
 
-def _cost(curve: PassCurve) -> float:
-    return curve.costs(_ROWS - 1, 0)[-1]
+def form_of(bits: int, mode: str) -> str:
+    """Bits and mode of weights in words."""
+    return f"{bits}-bit {mode}" if mode in ("affine", "none") else mode
 
 
 def read_bits(bits: int, mode: str) -> float:
@@ -138,8 +100,7 @@ def read_bits(bits: int, mode: str) -> float:
 @cache
 def known() -> dict[str, Any]:
     """The figures."""
-    text = (files("spectool.measure") / "bandwidth.toml").read_text(encoding="utf-8")
-    return tomllib.loads(text)
+    return tomllib.loads((files("spectool.measure") / "bandwidth.toml").read_text(encoding="utf-8"))
 
 
 def pass_seconds(chip: str, weights: float) -> list[float]:
@@ -148,20 +109,20 @@ def pass_seconds(chip: str, weights: float) -> list[float]:
     Raises:
         SpectoolError: Its bandwidth is not known.
     """
-    table = known()
-    if (peak := table["gigabytes_per_second"].get(chip)) is None:
+    bandwidth, share, fixed = (known()[name] for name in ("gigabytes_per_second", "share", "milliseconds"))
+    if chip not in bandwidth:
         raise SpectoolError(
             f"the bandwidth of {chip} is not in the table, so what a draft model would cost there is not guessed. "
-            f"Known: {', '.join(table['gigabytes_per_second'])}"
+            f"Known: {', '.join(bandwidth)}"
         )
-    bandwidths = peak[0] * table["share"]["low"], peak[1] * table["share"]["high"]
-    fixed = table["milliseconds"]["ultra" if chip.endswith("Ultra") else "one"]
-    return [weights / (1e9 * bandwidth) + each / 1e3 for bandwidth, each in product(bandwidths, fixed)]
+    least, most = bandwidth[chip]
+    ends = product((share["low"] * least, share["high"] * most), fixed["ultra" if chip.endswith("Ultra") else "one"])
+    return [weights / (1e9 * each) + milliseconds / 1e3 for each, milliseconds in ends]
 
 
 def cost_range(chip: str, draft: float, target: float) -> tuple[DraftCost, DraftCost]:
     """The least and the most that a draft model may cost on a chip, both models given by the bytes of their weights."""
-    ends = zip(pass_seconds(chip, draft), pass_seconds(chip, target), strict=True)
-    shares = [one / other for one, other in ends]
+    both = zip(pass_seconds(chip, draft), pass_seconds(chip, target), strict=True)
+    shares = [one / other for one, other in both]
     low, high = (DraftCost(share, share / _READ_AT_ONCE) for share in (min(shares), max(shares)))
     return low, high

@@ -4,21 +4,20 @@ Verifying k draft tokens takes a pass over 1 + k rows. Up to some number of rows
 single row, and then rises in steps, which differ from machine to machine and from model to model.
 """
 
+import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from time import perf_counter
 from typing import Any
 
 import mlx.core as mx
 
-from spectool import RuntimeUnsupported
 from spectool.corpora import open_corpus
 from spectool.runtime.caches.own import prefill
-from spectool.runtime.caches.rewinding import Checkpoints
 from spectool.runtime.groups.rank_0 import forward, make_prompt_cache
 from spectool.runtime.machine import machine_of
-from spectool.runtime.policy.measuring import DEPTHS, ROWS, time_passes
+from spectool.runtime.policy.measuring import DEPTHS, time_passes
 from spectool.runtime.policy.pass_costs import ALIKE, PassCosts
 
 SECONDS = 10.0  # for a model, unless it is slow
@@ -28,58 +27,19 @@ _DOCUMENTS = 2  # of which these are
 _PASSES, _BITS = 0.75, 0.9  # of the time, when timing passes and comparing bits end
 
 
-def measure_costs(
-    model: Any,
-    tokenizer: Any,
-    name: str,
-    seconds: float | None = None,
-    progress: Callable[[str], None] = lambda line: None,
-) -> PassCosts:
+def measure_costs(model: Any, tokenizer: Any, name: str, seconds: float | None = None) -> PassCosts:
     """Measure passes of an mlx-lm model that the user calls ``name``.
 
     In too few ``seconds`` for a slow model, by default `SECONDS` or as long as it needs, fewer sizes are measured, and
     none in a long context. Where the shortest passes of a size differ, other programs disturbed it, and it is not
-    final. ``progress`` gets a line for each step.
-
-    Raises:
-        RuntimeUnsupported: The model's cache cannot be taken back, or its context is too short.
+    final.
     """
     began = perf_counter()
-    progress("timing passes")
     found, plain, apart = time_passes(model, lambda each: _PASSES * (seconds or max(SECONDS, _ENOUGH * each)))
-    if apart > ALIKE:
-        progress(f"the same pass takes up to {apart:.1f} times as long, so other programs keep this machine busy")
-    progress("comparing bits")
     until = began + _BITS * (seconds or max(SECONDS, _ENOUGH * plain[min(plain)]))
     text = "\n".join(document.text for document in islice(open_corpus("sample:pl"), _DOCUMENTS))
     same = _same_bits(model, list(tokenizer.encode(text)), sorted(found[min(found)]), until)
     return PassCosts(name, machine_of(model), found, plain, tuple(same), final=apart <= ALIKE)
-
-
-class _Context:
-    """A cache that holds some tokens, and passes from there."""
-
-    def __init__(self, model: Any, tokens: Sequence[int], depth: int) -> None:
-        self._model, self._depth = model, depth
-        self._next = mx.array(list(tokens[depth : depth + max(ROWS) + 1]), dtype=mx.int32)
-        self._cache = make_prompt_cache(model)
-        prefill(model, self._cache, tokens[:depth])
-        self._checkpoints = Checkpoints(self._cache, depth)
-
-    def feed(self, begin: int, rows: int) -> mx.array:
-        """The logits of a pass over the tokens from ``begin`` on [rows, vocabulary]."""
-        self._checkpoints.mark(rows, windows_too=True)
-        logits = forward(self._model, self._next[None, begin : begin + rows], self._cache)[0]
-        mx.eval(logits, [entry.state for entry in self._cache])
-        return logits
-
-    def rewind(self) -> None:
-        """Take the cache back to where it was."""
-        if self._checkpoints.rewind(self._depth) != self._depth:
-            raise RuntimeUnsupported(
-                "the cache of this model cannot be taken back to a place before, so drafts cannot be verified with it. "
-                "Generate without drafts"
-            )
 
 
 def _same_bits(model: Any, tokens: Sequence[int], sizes: Sequence[int], until: float) -> list[int]:
@@ -90,24 +50,30 @@ def _same_bits(model: Any, tokens: Sequence[int], sizes: Sequence[int], until: f
     same = [rows for rows in sizes if rows > 1]
     for number in range(INPUTS):
         began = perf_counter()
-        if began > until:
-            return [1] if number == 0 else [1, *same]
-        context = _Context(model, tokens[number * 7 :], min(DEPTHS) + number)
-        single: list[mx.array] = []
-        while len(single) <= max(same, default=0) and (number or perf_counter() < until):
-            single.append(context.feed(len(single), 1)[0])
-        context.rewind()
+        if number and began > until:
+            break
+        depth, begun = min(DEPTHS) + number, make_prompt_cache(model)
+        following = tokens[number * 7 + depth :]
+        prefill(model, begun, tokens[number * 7 :][:depth])
+        cache, single = copy.deepcopy(begun), list[mx.array]()
+        for token in following[: max(same, default=0) + 1]:
+            if number or perf_counter() < until:
+                single.append(_logits(model, [token], cache)[0])
         for rows in same[:]:
-            if rows >= len(single) or (number == 0 and perf_counter() > until):
-                same.remove(rows)
-                continue
-            several, after = context.feed(0, rows), context.feed(rows, 1)[0]
-            context.rewind()
-            found = zip([*several, after], single, strict=False)
-            if not all(bool(mx.array_equal(one, other)) for one, other in found):
-                same.remove(rows)
+            if rows < len(single) and (number or perf_counter() <= until):
+                cache = copy.deepcopy(begun)
+                several = [*_logits(model, following[:rows], cache), *_logits(model, following[rows : rows + 1], cache)]
+                if all(map(mx.array_equal, several, single)):
+                    continue
+            same.remove(rows)
         until -= perf_counter() - began  # for another one
     return [1, *same]
+
+
+def _logits(model: Any, tokens: Sequence[int], cache: list[Any]) -> mx.array:
+    found = forward(model, mx.array([tokens], dtype=mx.int32), cache)[0]
+    mx.eval(found)
+    return found
 
 
 def break_even(curve: dict[int, float], length: int, draft_pass: float = 0.0) -> float | None:

@@ -60,14 +60,13 @@ class Advice(NamedTuple):
         """Whether one pays, with figures."""
         if self.draft is None:
             return f"No draft model in the table is known to write {language} well enough. Look-ups need none."
-        name, alone = self.draft.name, f"look-ups alone {_words(self.look_ups)}"
-        costs = f"a draft token is taken to cost {self.cost[0]:.2f} to {self.cost[1]:.2f} of your model's passes"
-        if self.pays:
-            return f"{name} is expected to pay: {_words(self.speed)} times as fast, with {alone}; {costs}."
-        return (
-            f"No draft model is expected to pay here: with {name}, the best for {language}, this model would be "
-            f"{_words(self.speed)} times as fast, and with {alone}; {costs}."
-        )
+        said = f"{self.draft.name} is expected to pay:"
+        if not self.pays:
+            best = f"with {self.draft.name}, the best for {language}"
+            said = f"No draft model is expected to pay here: {best}, this model would be"
+        faster, alone, cost = ("{:.2f} to {:.2f}".format(*ends) for ends in (self.speed, self.look_ups, self.cost))
+        said += f" {faster} times as fast, with look-ups alone {alone}; a draft token is taken to cost {cost} of your"
+        return f"{said} model's passes."
 
     def sentence(self, model: str, language: str) -> str:
         """Whether it pays, and how to set it up if it does."""
@@ -79,10 +78,6 @@ class Advice(NamedTuple):
             f"{self.promise(language)} It takes {draft.megabytes} MB to download ({licence}) and "
             f"{draft.weights / 1e6:.0f} MB of memory. To set it up: {command}"
         )
-
-
-def _words(ends: tuple[float, float]) -> str:
-    return f"{ends[0]:.2f} to {ends[1]:.2f}"
 
 
 @cache

@@ -26,21 +26,20 @@ def keep_fastest(directory: Path, texts: Sequence[str], progress: Callable[[str]
     ``texts``, of which the first 200 tokens are compared. Quantised weights stay as they are.
 
     Returns:
-        ``forms``: of each the ``bits``, None for the weights as they are, the ``milliseconds`` of a pass, and the share
-        of ``equal`` first guesses, None where they were not compared. And ``bits`` and ``bytes`` of new weights.
+        The ``bits`` and ``bytes`` of new weights; nothing where they stay as they are.
     """
     model, loaded = load_model(str(directory))
     if quantised(model):
-        return {"forms": []}
-    models: dict[int | None, Any] = {None: model}
+        return {}
     weights: dict[str, mx.array] = dict(tree_flatten(model.parameters()))
     own = {weight.dtype for weight in weights.values()}
-    others = [form for form in FORMS if own != {TYPES.get(form)}]
-    configs = dict[int, dict[str, Any]]()
-    for form in others:
-        models[form] = load_model(str(directory))[0]
-        configs[form] = convert(models[form], form)
-        mx.eval(models[form].parameters())
+    models: dict[int | None, Any] = {None: model}
+    configs = dict[int | None, dict[str, Any]]()
+    for form in FORMS:
+        if own != {TYPES.get(form)}:
+            models[form] = load_model(str(directory))[0]
+            configs[form] = convert(models[form], form)
+            mx.eval(models[form].parameters())
     passes = {bits: Passes(each, min(DEPTHS)) for bits, each in models.items()}
     times = dict.fromkeys(models, float("inf"))
     for _ in range(_ROUNDS):  # in turns, so that other programs disturb all of them
@@ -52,15 +51,11 @@ def keep_fastest(directory: Path, texts: Sequence[str], progress: Callable[[str]
     def guesses(bits: int | None) -> list[int]:
         return [guess for ids in documents for guess in most_probable(models[bits], tokenizer, ids)]
 
-    equal, original, kept = dict[int | None, float](), guesses(None), None
-    for bits in sorted(others, key=times.__getitem__):
-        if kept is None and times[bits] <= _FASTER * times[None]:
-            equal[bits] = sum(map(int.__eq__, guesses(bits), original)) / max(1, len(original))
-            kept = bits if equal[bits] >= EQUAL else None
-    name = "as they are" if kept is None else f"at {kept} bits"
+    original = guesses(None)
+    faster = [bits for bits in sorted(models, key=times.__getitem__) if times[bits] <= _FASTER * times[None]]
+    alike = (bits for bits in faster if sum(map(int.__eq__, guesses(bits), original)) >= EQUAL * len(original))
+    kept = next(alike, None) if original else None
+    way = f"at {kept} bits" if kept else "as they are"
     taken = ", ".join(f"{1e3 * time:.1f} ms{f' at {bits} bits' * bool(bits)}" for bits, time in times.items())
-    progress(f"a pass of the draft model takes {taken}: its weights are kept {name}")
-    forms = [{"bits": b, "milliseconds": round(1e3 * times[b], 2), "equal": equal.get(b)} for b in models]
-    if kept is None:
-        return {"forms": forms}
-    return {"forms": forms, "bits": kept, "bytes": save_weights(models[kept], configs[kept], directory)}
+    progress(f"a pass of the draft model takes {taken}: its weights are kept {way}")
+    return {"bits": kept, "bytes": save_weights(models[kept], configs[kept], directory)} if kept else {}

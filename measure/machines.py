@@ -12,22 +12,13 @@ from dataclasses import replace
 from datetime import date
 from functools import cache
 from importlib.metadata import version
-from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from spectool import SpectoolError
-from spectool.measure.chips import (
-    ChipCosts,
-    cheaper_weight_formats,
-    chip_of,
-    cost_range,
-    published,
-    read_bits,
-    rows_for,
-)
+from spectool.measure.chips import ChipCosts, chip_of, cost_range, form_of, read_bits, rows_for
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_model
 from spectool.runtime.machine import blas_advice, machine_name, weight_bytes
@@ -45,6 +36,8 @@ _FAR = 3  # times the size that was measured: another kind of model
 _SHORT = 1024  # tokens of context after which a pass still takes about as long as after none
 _LAYERS = 0.5, 1.0  # of what a layer of the demo model takes, which waits for its tokens
 _SMALL_PASSES = 8
+_ROWS = 4  # of the passes by which forms of weights are compared
+_CHEAPER = 0.8  # times the present time of such a pass: more is not recommended
 APART = 0.04  # of a text's time on this machine; without it, two of four runs of benchmarks/predicted.py lay 1% outside
 NO_COST = DraftCost(0.0, 0.0)  # of a draft model whose passes are counted, and whose time does not matter
 
@@ -59,12 +52,8 @@ class Machine(NamedTuple):
     row: ChipCosts | None = None  # what was published of a chip
     chip: str = ""  # its name, by `chip_of`
     costs: PassCosts | None = None  # what was measured here
+    plain: float | None = None  # seconds of a plain pass here, after a short context
     draft: tuple[DraftCost, DraftCost] = NO_COST, NO_COST  # of a draft model: least and most
-
-    @property
-    def plain(self) -> float | None:
-        """Tokens a second without drafts, after a short context, if that was measured."""
-        return 1 / self.costs.plain[min(self.costs.plain)] if self.costs else None
 
     def not_known(self, size: float | None) -> Iterator[str]:
         """What may differ from the measurement, in words."""
@@ -95,11 +84,11 @@ class Machine(NamedTuple):
     def token_costs(self, weights: float, layers: int) -> tuple[float, float]:
         """Plain passes that a token of a draft model may cost which is not here, by its bytes and layers."""
         assert self.weights is not None
-        if self.costs is None:
+        if self.plain is None:
             low, high = cost_range(self.chip, weights, self.weights)
             return low.token, high.token
-        layer = layers * seconds_of_a_layer() / self.costs.plain[min(self.costs.plain)]
-        return weights / self.weights + _LAYERS[0] * layer, weights / self.weights + _LAYERS[1] * layer
+        share, layer = weights / self.weights, layers * seconds_of_a_layer() / self.plain
+        return share + _LAYERS[0] * layer, share + _LAYERS[1] * layer
 
 
 @cache
@@ -126,7 +115,8 @@ def machine_here(model: Any, name: str) -> Machine:
     """
     costs = _measured(model, name, shlex.quote(name))
     curve = PassCurve(costs.seconds, costs.plain, costs.final)
-    return Machine(curve, _MEASURED, weight_bytes(model), APART, costs=replace(costs, model=name))
+    costs, plain = replace(costs, model=name), costs.plain[min(costs.plain)]
+    return Machine(curve, _MEASURED, weight_bytes(model), APART, costs=costs, plain=plain)
 
 
 def machines_for(model: Any) -> list[Machine]:
@@ -139,12 +129,10 @@ def machines_for(model: Any) -> list[Machine]:
     if (costs is not None and costs.whole) or not chip_of(chip := chip_name()):
         return [machine_here(model, "MODEL")]
     bits, mode, _ = weights_form(model)
-    return list(machines_on(chip, bits, mode, size=get_total_parameters(model) / 1e9).values())
+    return list(machines_on(chip, bits, mode, get_total_parameters(model) / 1e9).values())
 
 
-def machines_on(
-    chip: str, bits: int, mode: str, *, experts: bool = False, size: float | None = None
-) -> dict[str, Machine]:
+def machines_on(chip: str, bits: int, mode: str, size: float | None = None) -> dict[str, Machine]:
     """What was published of passes on a chip, or on those of its generation, by source.
 
     Of a model of that ``size``, in billions of weights: other sizes are left out where there is anything else, and one
@@ -155,16 +143,13 @@ def machines_on(
     """
     if not (name := chip_of(chip)):
         raise SpectoolError(f"--on: expected a chip of Apple's, such as M2 or 'M4 Pro', got {chip!r}")
-    known = rows_for(name, experts=experts)
-    rows = [row for row in known if (row.bits, row.mode) == (bits, mode)]
+    known, form = rows_for(name), form_of(bits, mode)
+    rows = [row for row in known if row.form == form]
     if not rows:
-        forms = ", ".join(dict.fromkeys(row.form for row in known)) or "none"
-        among = (row.chips for row in published() if (row.bits, row.mode, row.experts) == (bits, mode, experts))
-        chips = ", ".join(dict.fromkeys(chain.from_iterable(among))) or "none"
         raise SpectoolError(
-            f"nobody has published what passes of {bits}-bit {mode} weights{' of experts' * experts} cost on {name} or "
-            f"its generation, so no figure is guessed. Published of its generation: {forms}; with such weights: "
-            f"{chips}. `spectool doctor` measures your own machine"
+            f"nobody has published what passes of {form} weights cost on {name} or its generation, so no figure is "
+            f"guessed. Published of its generation: {', '.join(dict.fromkeys(row.form for row in known)) or 'none'}. "
+            "`spectool doctor` measures your own machine"
         )
     if size is not None:
         rows = [row for row in rows if row.parameters is None or _near(size, row)] or rows
@@ -179,7 +164,6 @@ def machines_on(
 
 
 def _near(size: float, row: ChipCosts) -> bool:
-    """Whether a model of that many billions of weights was measured, or one of another size that is not far off."""
     return row.parameters is not None and 1 / _FAR <= size / row.parameters <= _FAR
 
 
@@ -205,25 +189,39 @@ def chip_name() -> str:
 
 
 def cheaper_here(model: Any, costs: PassCosts) -> list[str]:
-    """Sentences on what would make drafts for a model cheaper on this machine: another BLAS, or form of its weights."""
-    bits, mode, _ = weights_form(model)
+    """A sentence, or none, on what would make drafts for a model cheaper on this machine.
+
+    That is another BLAS, or MX weights of as many bits: their plain passes read no more, so the model writes faster.
+    """
     if advice := blas_advice(model):
         return [advice]
-    curve = PassCurve(costs.seconds, costs.plain, costs.final)
-    return cheaper_weight_formats(chip_name(), bits, mode, curve, experts=has_experts(model))
+    bits, mode, _ = weights_form(model)
+    chip, curve = chip_name(), PassCurve(costs.seconds, costs.plain, costs.final)
+    other = next((row for row in rows_for(chip) if row.form == f"mxfp{bits}"), None)
+    if other is None or mode != "affine" or has_experts(model):  # of which hardly anything was published
+        return []
+    now, then = (each.costs(_ROWS - 1, 0)[-1] for each in (curve, other.curve))
+    if then >= _CHEAPER * now:
+        return []
+    return [
+        f"Drafts cost less with {other.form} weights: on {' and '.join(other.chips)}, a pass over {_ROWS} tokens takes "
+        f"{then:.2g} plain passes, not {now:.2g} ({other.source}). To see what drafts gain then: spectool predict "
+        f"--dict FILE --on {shlex.quote(chip)} --bits {bits} --mode {other.mode}. To convert the original, which is "
+        f"not quantised: mlx_lm.convert --hf-path ORIGINAL -q --q-bits {bits} --q-mode {other.mode} --mlx-path NEW"
+    ]
 
 
 def row_to_share(model: Any, costs: PassCosts) -> ChipCosts:
-    """What was measured of a model here, in plain passes; no size is quicker than a smaller one.
+    """What was measured of a model here, in plain passes.
 
     Raises:
         SpectoolError: There was time for passes over single tokens alone.
     """
-    curves = dict[int, dict[int, float]]()
-    for depth, curve in costs.seconds.items():
-        if len(curve) > 1:
-            rising = accumulate((round(curve[rows] / curve[1], 3) for rows in sorted(curve)), max)
-            curves[depth] = dict(zip(sorted(curve), rising, strict=True))
+    curves = {
+        depth: {rows: round(seconds / curve[1], 3) for rows, seconds in curve.items()}
+        for depth, curve in costs.seconds.items()
+        if len(curve) > 1
+    }
     if not curves:
         raise SpectoolError("there was time for passes over single tokens alone. Measure longer: --seconds 60")
     bits, mode, group = weights_form(model)

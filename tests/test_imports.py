@@ -49,7 +49,7 @@ def test_offline_rooms_need_no_models() -> None:
 def test_drafters_need_no_models() -> None:
     drafting = "decoding.statistics drafters.history policy.policy drafters.lookup drafters.translated loading"
     modules = [f"runtime.{module}" for module in (*drafting.split(), "translation.byte_aligned")]
-    modules += ["lab.ngram_model", "lab.strategies", "measure.bench.page", "measure.replay"]
+    modules += ["lab.ngram_model", "lab.strategies", "measure.bench.results", "measure.replay"]
     assert not loaded_by("\n".join(f"import spectool.{module}" for module in modules)) & {"mlx", "mlx_lm"}
 
 

@@ -1,16 +1,12 @@
 """Prompts: built-in sets that we wrote, or documents of a corpus, or their beginnings."""
 
 import tomllib
-from collections.abc import Iterator
 from importlib import resources
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from spectool.corpora import open_corpus
-
-if TYPE_CHECKING:
-    from spectool.tokenization.tokenizer import Tokenizer
 
 _FOLDER = Path(str(resources.files("spectool.measure.bench"))) / "prompts"
 LANGUAGES = tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
@@ -27,25 +23,23 @@ class BenchPrompt(NamedTuple):
     text: str
 
 
-def load_prompts(spec: str, tokenizer: "Tokenizer", count: int | None, window: int) -> list[BenchPrompt]:
+def load_prompts(spec: str, tokenizer: Any, count: int | None, window: int) -> list[BenchPrompt]:
     """The first ``count`` prompts of a language or of a corpus, by default all of a language and `_COUNT` of a corpus.
 
-    A prompt of a corpus is a document, or its first ``window`` tokens if that is not 0.
+    Those of a language are one of each kind in turn. A prompt of a corpus is a document, or its first ``window`` tokens
+    by a `Tokenizer` if that is not 0.
     """
     if spec in LANGUAGES:
-        return list(islice(_built_in(spec), count))
+        sets: dict[str, list[str]] = tomllib.loads((_FOLDER / f"{spec}.toml").read_text(encoding="utf-8"))
+        return [
+            BenchPrompt(f"{spec}-{kind}-{number:02}", kind, text)
+            for number, texts in enumerate(zip(*sets.values(), strict=True), 1)
+            for kind, text in zip(sets, texts, strict=True)
+        ][:count]
     texts = [document.text for document in islice(open_corpus(spec), count or _COUNT)]
     if window:  # a character of which the window has only a part is left out
         texts = [tokenizer.bytes_of(tokenizer.encode(text)[:window]).decode(errors="ignore") for text in texts]
     return [BenchPrompt(f"{spec}-{number:03}", "text", text) for number, text in enumerate(texts, 1)]
-
-
-def _built_in(language: str) -> Iterator[BenchPrompt]:
-    """The prompts of a language, one of each kind in turn."""
-    sets: dict[str, list[str]] = tomllib.loads((_FOLDER / f"{language}.toml").read_text(encoding="utf-8"))
-    for number, texts in enumerate(zip(*sets.values(), strict=True), 1):
-        for kind, text in zip(sets, texts, strict=True):
-            yield BenchPrompt(f"{language}-{kind}-{number:02}", kind, text)
 
 
 def ids_of_prompt(prompt: BenchPrompt, tokenizer: Any) -> list[int]:

@@ -1,4 +1,4 @@
-"""A run, and what it says: speed-ups with intervals, whether drafting pays, and whether the texts are the same.
+"""A run, and the page of what it says: whether drafting pays, how sure that is, and whether the texts are the same.
 
 A run is a folder with ``run.jsonl``, which only ``bench`` writes, and the page ``report.md``. The first line of
 ``run.jsonl`` says what was measured and where. Every further line is a `Block`, written as soon as it is measured.
@@ -9,20 +9,33 @@ docs/measuring.md says which outputs of real models the limit comes from.
 """
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import product
 from pathlib import Path
+from textwrap import indent
 from typing import Any, NamedTuple
 
 from spectool.artifacts.atomic import naming
 from spectool.measure.intervals import ENOUGH_PROMPTS, FEWEST, LEAST, LEVEL, speedup_interval
+from spectool.measure.table import table
 
 RUN_FILE, PAGE = "run.jsonl", "report.md"
 PLAIN = "plain"  # the drafter of plain decoding
 UNFIT, TOO_SHORT = "This model is unfit for measuring", "This run is too short to tell whether drafting pays"
 _SAYS = {True: "Drafting pays", False: "Drafting does not pay", None: "It is not clear yet whether drafting pays"}
 _LOOPING = 0.45  # share of runs of four tokens that occur before: tables and code have up to 0.4, loops 0.6 and more
+_TABLE = f"""\
+A speed-up is tokens per second against plain decoding of the same prompt: the geometric mean over prompts, and its 95%
+interval for other prompts of this kind on this machine, wider where several configurations are compared. Fewer than
+{FEWEST} prompts have none; take {ENOUGH_PROMPTS} or more. Prompts with an output that loops or has fewer than {LEAST}
+tokens are left out."""
+_ADVICE = {
+    True: "use it:",
+    False: "decode plainly, with --num-draft-tokens 0, or try a drafter that is cheaper or guesses better.",
+    None: "keep the default draft length auto, which stops where drafting does not pay, or measure more prompts.",
+}
 
 
 @dataclass(frozen=True)
@@ -103,11 +116,9 @@ class Block:
 
 def loops(output: Sequence[int]) -> bool:
     """Whether an output only repeats itself. Good text may begin to, so the second half counts by itself as well."""
-    for part in (output, output[len(output) // 2 :]):
-        runs = list(zip(part, part[1:], part[2:], part[3:], strict=False))
-        if runs and 1 - len(set(runs)) / len(runs) >= _LOOPING:
-            return True
-    return False
+    parts = output, output[len(output) // 2 :]
+    runs = [list(zip(part, part[1:], part[2:], part[3:], strict=False)) for part in parts]
+    return any(1 - len(set(each)) / len(each) >= _LOOPING for each in runs if each)
 
 
 @dataclass
@@ -183,11 +194,10 @@ def verdict_of(run: Run) -> Verdict:
         short += f"{len(counting)} of {len(run.blocks)} have that. Run `spectool bench` again with another -o, "
         return Verdict(results, f"{TOO_SHORT}: {short}--count {ENOUGH_PROMPTS} and --ignore-eos.{said}")
     drafted = [one for one in results if one.acceptance is not None]  # of the others, a difference in speed is chance
+    best = max(drafted or results, key=lambda one: one.speedup)
     if not drafted:
-        why = "No guess was worth its cost here, so none was checked"
-        best = max(results, key=lambda one: one.speedup)
-        return Verdict(results, f"{_SAYS[False]}. {why}.{said}", False, best)
-    best = max(drafted, key=lambda one: one.speedup)
+        none = f"{_SAYS[False]}. No guess was worth its cost here, so none was checked.{said}"
+        return Verdict(results, none, False, best)
     slower = all(one.high is not None and one.high < 1 for one in drafted)
     pays = False if slower else True if best.low is not None and best.low > 1 else None
     ends = "too few for an interval" if best.low is None else f"95% interval {best.low:.2f} to {best.high:.2f}"
@@ -201,3 +211,51 @@ def differences(run: Run) -> dict[str, Any]:
     ran = [one for block in run.blocks for one in block.generations if one.drafter != PLAIN and not run.options.temp]
     gaps = [one.gap for one in ran if one.gap is not None]
     return {"outputs": len(ran), "different": len(gaps), "largest_gap": max(gaps, default=None)}
+
+
+def page(run: Run) -> str:
+    """What a run says."""
+    verdict, options = verdict_of(run), run.options
+    parts = [f"# {run.path.resolve().name}: does drafting pay?", verdict.sentence]
+    if verdict.fastest:
+        parts.append(f"What to do next: {_ADVICE[verdict.pays]}")
+        parts += [f'    {command_of(run, verdict.fastest)} --prompt "…"'] if verdict.pays else []
+    parts += [indent(summary_table(verdict), "    "), _TABLE, "## Is the output the same?", _sameness(run)]
+    measured = {
+        "prompts": f"{len(run.blocks)} from {options.prompts}, each decoded in all configurations in random order",
+        "outputs": f"at most {options.tokens} tokens, temperature {options.temp:g}, seed {options.seed}",
+        "model": options.model,
+        **run.facts,
+    }
+    lines = [f"- {name}: {value}" for name, value in measured.items()]
+    return "\n\n".join([*parts, "## What was measured", "\n".join(lines)]) + "\n"
+
+
+def command_of(run: Run, one: Result) -> str:
+    """The command that generates with a configuration."""
+    given = ["--model", run.options.model, *run.options.drafters[one.drafter].command]
+    given += [] if one.draft_length == "auto" else ["--num-draft-tokens", str(one.draft_length)]
+    given += ["--temp", f"{run.options.temp:g}"] if run.options.temp else []
+    return shlex.join(["spectool", "generate", *given])
+
+
+def summary_table(verdict: Verdict) -> str:
+    """A row for each configuration; a speed-up without an interval, or without drafts, may mislead and is left out."""
+    unsure = dict.fromkeys(("speedup", "low", "high"))
+    rows = [one._asdict() | (unsure if None in (one.low, one.acceptance) else {}) for one in verdict.results]
+    return table([name.replace("_", " ") for name in Result._fields], [list(map(_cell, row.values())) for row in rows])
+
+
+def _cell(value: Any) -> str:
+    return "—" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _sameness(run: Run) -> str:
+    found = differences(run)
+    if not found["outputs"]:
+        return "Outputs above temperature 0 are drawn, so they are not compared."
+    said = f"{found['different']:,} of {found['outputs']:,} outputs leave plain decoding's."
+    if found["different"]:
+        said += f" The two best logits there are {found['largest_gap']:.3g} apart at most: a pass over several tokens "
+        said += "rounds differently from single steps, so near-ties may swap. Please report gaps far above 0.125."
+    return said

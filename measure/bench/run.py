@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import mlx.core as mx
 import numpy as np
@@ -21,13 +21,12 @@ from tqdm import tqdm
 
 from spectool import SpectoolError, __version__
 from spectool.artifacts.atomic import naming, require_new
-from spectool.measure.bench.page import page
 from spectool.measure.bench.prompts import ids_of_prompt, load_prompts
-from spectool.measure.bench.results import PAGE, PLAIN, Block, Generation, Options, Run
+from spectool.measure.bench.results import PAGE, PLAIN, Block, Generation, Options, Run, page
 from spectool.runtime.caches.own import prefill
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.drafters.drafter import Cycle, Drafter, DrafterSet
+from spectool.runtime.drafters.drafter import Cycle
 from spectool.runtime.groups.mirrored import repeatable
 from spectool.runtime.groups.rank_0 import forward, make_prompt_cache, run_on_all_ranks
 from spectool.runtime.loading import load_drafter, load_model
@@ -39,7 +38,6 @@ from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.opening import open_tokenizer
 
-Step: TypeAlias = Callable[..., Iterable[tuple[Any, ...]]]  # gives token ids, and what else comes with each
 _WARM_UP = 8  # tokens
 
 
@@ -53,7 +51,11 @@ def run_benchmark(options: Options, out: Path, say: Callable[[str], object]) -> 
     say(f"loading {options.model}")
     model, tokenizer = load_model(options.model, lazy=True, pipeline=options.pipeline)
     stop = frozenset(() if options.ignore_eos else tokenizer.eos_token_ids)
-    target = Target(model, _drafters(options, tokenizer, say), options, stop)
+    load_draft, drafters = cache(load_model), dict[str, Any]()  # a draft model of several is loaded once
+    for name, spec in options.drafters.items():
+        draft = spec.sources.get("draft_model")
+        drafters[name] = load_drafter(tokenizer, **{**spec.sources, "draft_model": draft and load_draft(draft)})
+    target = Target(model, drafters, options, stop)
     facts = {"began": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine_of(model)}
     facts["versions"] = f"spectool {__version__}, mlx {version('mlx')}, mlx-lm {version('mlx-lm')}"
     run = Run(out, options, facts)
@@ -80,24 +82,12 @@ def run_benchmark(options: Options, out: Path, say: Callable[[str], object]) -> 
     return run
 
 
-def _drafters(options: Options, tokenizer: Any, say: Callable[[str], object]) -> dict[str, DrafterSet]:
-    """All drafters by name; a draft model of several is loaded once."""
-    load_draft, found = cache(load_model), dict[str, DrafterSet]()
-    for name, spec in options.drafters.items():
-        say(f"loading {name}")
-        model = spec.sources.get("draft_model")
-        drafter = load_drafter(tokenizer, **{**spec.sources, "draft_model": model and load_draft(model)})
-        assert drafter is not None  # every spec names something that drafts
-        found[name] = drafter
-    return found
-
-
 @dataclass(frozen=True)
 class Target:
     """A target model that decodes prompts in all configurations."""
 
     model: Any  # an mlx-lm model
-    drafters: Mapping[str, Drafter | DrafterSet]  # by the name that the options have
+    drafters: Mapping[str, Any]  # `Drafter` or `DrafterSet`, by the name that the options have
     options: Options
     stop_tokens: frozenset[int]  # end an output
 
@@ -159,7 +149,14 @@ def plain_text(model: Any, cache: list[Any], *settings: Any) -> tuple[list[int],
 
 
 def _timed(
-    step: Step, model: Any, cache: list[Any], prompt: list[int], tokens: int, stops: list[int], temp: float, seed: int
+    step: Callable[..., Iterable[Any]],
+    model: Any,
+    cache: list[Any],
+    prompt: list[int],
+    tokens: int,
+    stops: list[int],
+    temp: float,
+    seed: int,
 ) -> tuple[list[int], float]:
     """Tokens of a generation, and its seconds from the pass over the last token of the prompt."""
     output: list[int] = []

@@ -18,7 +18,7 @@ from spectool.runtime.sampling.token_ids import vocabulary_size
 DEPTHS = (64, 1024)  # tokens of context: a short text, and one whose cache is felt
 ROWS = (1, 2, 4, 8, 17, 3, 5, 6, 7, 12, 32)  # where passes are slow, the first of these
 _CHAINED = 3  # plain passes that are timed together, each begun before the token of the one before it is read
-_SHALLOW, _LATEST = 0.7, 0.85  # of the time, when the short context should be done, and the long one is left out
+_SHALLOW = 0.7  # of the time, when the short context should be done
 _FEW = 32  # plain passes: where there is time for no more, the long context is left out
 _NEEDED = 3  # sizes that are timed even if there is no time; of a long context, one less
 _REPEATABLE = 1_000_003  # a prime: token ids that are spread over the vocabulary
@@ -60,60 +60,46 @@ class Passes:
 
 
 def time_passes(
-    model: Any,
-    seconds: Callable[[float], float],
-    *,
-    depths: Sequence[int] = DEPTHS,
-    progress: Callable[[float], object] = lambda share: None,
+    model: Any, seconds: Callable[[float], float], progress: Callable[[float], object] = lambda share: None
 ) -> tuple[dict[int, dict[int, float]], dict[int, float], float]:
     """Seconds of passes by context and rows, of plain passes by context, and how far the two shortest are apart.
 
     That is how many times as long the second one took, in the size where it is most: where nothing disturbs them, 1.
 
     The least of several times is taken, because other programs only ever make a pass longer, and sizes take turns.
-    Sizes that there is no time to measure twice are left out. What the first pass of a size takes longer than expected
-    is no part of the time, because it may read weights and compile kernels.
+    Sizes that there is no time to measure twice are left out. What the first pass of a size takes longer than the
+    second is no part of the time, because it may read weights and compile kernels.
 
     Args:
         model: An mlx-lm model.
         seconds: The time for all of it, given the seconds of a plain pass.
-        depths: Tokens of context.
         progress: Called with the share of the time that has passed.
     """
-    began, found, plain = perf_counter(), dict[int, dict[int, list[float]]](), dict[int, list[float]]()
-    budget = 0.0
-    for depth in depths:
-        if found and (budget < _FEW * min(map(min, plain.values())) or perf_counter() > began + _LATEST * budget):
-            break
+    began, budget = perf_counter(), 0.0
+    found, plain = dict[int, dict[int, list[float]]](), dict[int, list[float]]()
+    for depth in DEPTHS:
         opened, passes = perf_counter(), Passes(model, depth)
-        ready = perf_counter()
-        plain[depth] = [passes.run_plain()]
-        usual = plain[depth][0]
+        ready, usual = perf_counter(), passes.run_plain()
         began += max(0.0, ready - opened - 2 * usual)
         budget = budget or seconds(usual)
-        share = 1.0 if depth == depths[-1] or budget < _FEW * usual else _SHALLOW
-        times: dict[int, list[float]] = {}
+        share = 1.0 if found or budget < _FEW * usual else _SHALLOW
         needed = _NEEDED - bool(found)
+        plain[depth], times = [usual], dict[int, list[float]]()
         for rows in ROWS:
-            most = max(map(min, times.values()), default=usual) * max(1.0, rows / max(times, default=1))
-            if len(times) >= needed and perf_counter() + most > began + share * budget:
-                continue
-            first = passes.run(rows)
-            began += max(0.0, first - most)
-            if len(times) >= needed and perf_counter() + min(first, most) > began + share * budget:
-                continue
-            times[rows] = [first, passes.run(rows)]
-            began += max(0.0, min(first, most) - times[rows][1])
-            progress(min(1.0, (perf_counter() - began) / budget))
-        again = True
-        while again:
-            if perf_counter() + _CHAINED * min(plain[depth]) < began + share * budget:
-                plain[depth].append(passes.run_plain())
-            again = perf_counter() + sum(map(min, times.values())) < began + share * budget
-            for rows in times if again else ():
-                times[rows].append(passes.run(rows))
+            expected = max(map(min, times.values()), default=usual) * max(1.0, rows / max(times, default=1))
+            if len(times) < needed or perf_counter() + 2 * expected < began + share * budget:
+                times[rows] = [passes.run(rows), passes.run(rows)]
+                began += max(0.0, times[rows][0] - times[rows][1])
+                progress(min(1.0, (perf_counter() - began) / budget))
+        while perf_counter() + _CHAINED * min(plain[depth]) < began + share * budget:
+            plain[depth].append(passes.run_plain())
+            if perf_counter() + sum(map(min, times.values())) < began + share * budget:
+                for rows, taken in times.items():
+                    taken.append(passes.run(rows))
             progress(min(1.0, (perf_counter() - began) / budget))
         found[depth] = times
+        if share == 1.0:
+            break
     repeated = [*plain.values(), *(each for times in found.values() for each in times.values())]
     two = [sorted(each)[:2] for each in repeated if len(each) > 1]
     least = {depth: {rows: min(times[rows]) for rows in sorted(times)} for depth, times in found.items()}

@@ -185,7 +185,7 @@ def test_a_draft_model_needs_no_text_and_the_command_no_paths(
     assert kept(found) == [(step, False) for step in [STEPS[0], *STEPS[2:-1]]]
     made = ["spectool", "generate", "--model", str(TARGET), "--draft-model", "other-draft-pl"]
     record = read_record(cache / "drafts" / "other-draft-pl")
-    assert record is not None and record.inputs["packs"][0]["name"] == polish.name and record.statistics["forms"] == []
+    assert record is not None and record.inputs["packs"][0]["name"] == polish.name and "bits" not in record.statistics
     drafter = load_drafter(TARGET, draft_model=made[-1], history=False)
     assert drafter is not None and drafter.members[0].honesty == honesty_of(cache / "drafts" / made[-1]) is not None
     for draft in (made[-1], "auto"):

@@ -193,7 +193,7 @@ def test_a_measurement_that_was_disturbed_is_said_not_to_be_final(monkeypatch):
     assert "Do not send this" in run(*command, "--share").stderr
     save_costs(model_key(model), PassCosts("m", "CPU", {64: {1: 1.0, 2: 1.2, 4: 3.0}}, {64: 1.0}, ()))
     result = run(*command)
-    assert "takes up to 3.4 times as long" in result.stderr and "This is not final" in " ".join(result.stdout.split())
+    assert "This is not final" in " ".join(result.stdout.split())
     known = known_costs(model)
     assert known is not None and not known.final and known.seconds == {64: {1: 1.0, 2: 1.2, 4: 2.0}}
     steady = {64: {1: 1.0, 2: 1.2, 4: 2.0}}, {64: 1.0}, 1.1

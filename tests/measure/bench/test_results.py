@@ -10,8 +10,16 @@ import numpy as np
 import pytest
 
 from spectool.lab.paper_tables.cost_model import CostModel
-from spectool.measure.bench.page import command_of, page, summary_table
-from spectool.measure.bench.results import PLAIN, Block, Run, differences, verdict_of
+from spectool.measure.bench.results import (
+    PLAIN,
+    Block,
+    Run,
+    command_of,
+    differences,
+    page,
+    summary_table,
+    verdict_of,
+)
 from spectool.measure.intervals import FEWEST, LEAST
 from spectool.tests.tiers import nightly
 

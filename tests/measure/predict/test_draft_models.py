@@ -74,7 +74,6 @@ def test_without_a_number_of_tokens_it_takes_a_minute(replaying: list[object], m
         (["--no-history"], "without --dict FILE"),
         (["--draft-model", DRAFT], "add --here, or --on CHIP"),
         (["--size", 8], "add --on CHIP"),
-        (["--draft-model", DRAFT, "--on", "M3 Ultra", "--experts"], "measure it, --here"),
         (["--alignment", "pair.align"], "--draft-model D"),
     ],
 )

@@ -129,24 +129,22 @@ def test_measurements_of_far_other_sizes_are_left_out(chip: str, size: float | N
 
 
 @pytest.mark.parametrize(
-    ("chip", "experts", "named"),
+    ("chip", "named"),
     [
-        ("MacBook Air", False, "MacBook Air"),
-        ("M2", True, "of experts cost on M2"),
-        ("M9", False, "with such weights: M1, M2, M3 Max"),
+        ("MacBook Air", "got 'MacBook Air'"),
+        ("M5", "4-bit affine, 6-bit affine"),
+        ("M9", "generation: none"),
     ],
 )
-def test_nothing_is_guessed(chip: str, experts: bool, named: str) -> None:
-    with pytest.raises(SpectoolError, match=named) as refused:
-        machines_on(chip, 4, "affine", experts=experts)
-    assert not experts or "M4 Max" not in str(refused.value), "which was not measured with experts"
+def test_nothing_is_guessed(chip: str, named: str) -> None:
+    with pytest.raises(SpectoolError, match=named):
+        machines_on(chip, 3, "affine")
 
 
 def test_the_command_spans_all_measurements_of_a_chip(replaying: list[object]) -> None:
     facts = figures(*replaying, "--on", "MacBook Pro M4 Pro", "--size", "8")
     assert len(facts["by_measurement"]) == 3, "two matrices and a model"
     assert facts["low"] <= facts["high"] and f"{facts['low']:.2f} to " in facts["summary"]
-    assert facts["other_weights"] == []
 
 
 def test_the_command_says_where_a_chip_of_its_own_generation_stands_for_it(replaying: list[object]) -> None:
