@@ -7,12 +7,14 @@ pattern takes more than linear time for a text, because a user can have a model 
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
 from spectool.runtime.chat_template import has_channels
 from spectool.runtime.mlx_lm_compat import form_of_calls
+from spectool.serve.deltas import Call
+from spectool.serve.request_parts import CUSTOM
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -27,6 +29,7 @@ CONSTANTS = {"True": "true", "False": "false", "None": "null"}
 """Python's constants in JSON."""
 _KINDS = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
 _KINDS[type(None)] = "null"
+_ALL_KINDS = {*_KINDS.values()}
 Tools = Mapping[str, Any]
 """The schemas of the arguments of the tools that are offered, by their names; None for a tool without one."""
 Written = tuple[str, Any, str | None]
@@ -84,25 +87,26 @@ class Form:
 
     def read(self, text: str, tools: Tools) -> tuple[list[Written], str]:
         """The calls at the beginning of a text, and what follows them; raises errors of all kinds if it has none."""
-        in_json = _OBJECTS.match(text)
+        in_json = _OBJECTS.match(text) is not None
+        tagged = self.verbatim and not in_json
+        start, end = (_NOTHING, _NOTHING) if in_json else (self._call, self._call_end)
         text = (text if in_json else self._translated(text)).lstrip()
         calls, in_list = list[Written](), text.startswith("[")
         text = text[in_list:].lstrip()
-        while head := _NOTHING.match(text) if in_json else self._call.match(text):
-            name = "" if in_json else head[1].strip() if self.verbatim else head["name"]
-            if not self.verbatim and name not in tools:  # Gemma 4 writes namespaces that nobody has told it
-                name = re.split("[.:]", name)[-1]
+        while head := start.match(text):
+            name = "" if in_json else head[1].strip() if tagged else head["name"]
+            name = name if name in tools else re.split("[.:]", name)[-1]  # Gemma 4 makes namespaces up
             try:
-                if self.verbatim and not in_json:
+                if tagged:
                     arguments, place = self._tagged(text, head.end(), tools[name] or {})
                 else:
                     arguments, place = JSON.raw_decode(text, head.end())
             except (ValueError, RecursionError):
                 break
-            if not (end := (_NOTHING if in_json else self._call_end).match(text, place)):
+            if not (found := end.match(text, place)):
                 break
             calls.append(_named(arguments) if in_json else (name, arguments, head.groupdict().get("id")))
-            text = text[end.end() :].lstrip()
+            text = text[found.end() :].lstrip()
             text = text.removeprefix(",").lstrip() if in_list else text
         if in_list:  # which has to end
             text = text[1:] if text.startswith("]") else f"[{text}"
@@ -134,7 +138,7 @@ def typed(text: str, schema: Any, root: Mapping[str, Any]) -> Any:
     Raises:
         ValueError: It is of no type that is allowed.
     """
-    kinds = _kinds(schema, root, set()) or {*_KINDS.values()}
+    kinds = _kinds(schema, root)
     try:
         value = JSON.decode(text if "string" in kinds else CONSTANTS.get(text.strip(), text))
     except (ValueError, RecursionError):
@@ -148,25 +152,25 @@ def typed(text: str, schema: Any, root: Mapping[str, Any]) -> Any:
     return text
 
 
-def _kinds(schema: Any, root: Mapping[str, Any], seen: set[int]) -> set[str]:
-    """The types of JSON that a part of the schema ``root`` allows: all of them if it does not say.
-
-    Parts that were ``seen`` before add nothing, so that references may be many, and go round in circles.
-    """
-    said = schema if isinstance(schema, dict) else {}
-    if said and id(said) in seen:
-        return set()
-    seen.add(id(said))
-    values = said.get("enum") or ([said["const"]] if "const" in said else [])
-    given = said.get("type") or [_KINDS[type(value)] for value in values]
-    kinds = {given} if isinstance(given, str) else set(given)
-    choices = [each for name in ("anyOf", "oneOf", "allOf") for each in said.get(name, ())]
-    choices += [_pointed_to(said["$ref"], root)] if "$ref" in said else []
-    if choices and not kinds:
-        kinds = set[str]().union(*(_kinds(each, root, seen) for each in choices))
-    else:
-        kinds = kinds & {*_KINDS.values()} or {*_KINDS.values()}
-    return kinds | ({"null"} if said.get("nullable") else set()) | ({"integer"} if "number" in kinds else set())
+def _kinds(schema: Any, root: Mapping[str, Any]) -> set[str]:
+    """The types of JSON that a part of the schema ``root`` allows: all of them if it does not say."""
+    kinds, parts, seen = set[str](), [schema], set[int]()
+    while parts:
+        said = part if isinstance(part := parts.pop(), dict) else {}
+        if said and id(said) in seen:  # references may be many, and go round in circles
+            continue
+        seen.add(id(said))
+        values = said.get("enum") or ([said["const"]] if "const" in said else [])
+        given = said.get("type") or [_KINDS[type(value)] for value in values]
+        own = {given} if isinstance(given, str) else set(given)
+        choices = [each for name in ("anyOf", "oneOf", "allOf") for each in said.get(name, ())]
+        choices += [_pointed_to(said["$ref"], root)] if "$ref" in said else []
+        if choices and not own:
+            parts += choices
+        else:
+            kinds |= own & _ALL_KINDS or _ALL_KINDS
+        kinds |= {"null"} if said.get("nullable") else set()
+    return kinds | ({"integer"} if "number" in kinds else set()) or _ALL_KINDS
 
 
 def _pointed_to(reference: str, root: Any) -> Any:
@@ -267,8 +271,70 @@ FORMS: dict[str, tuple[Form, ...]] = {
 """The table, by mlx-lm's names of its parsers."""
 
 
-def forms_of(tokenizer: Any) -> tuple[Form, ...]:
-    """The forms in which a model writes calls, by the parser that mlx-lm chose for it; none where it has none."""
-    if not (kind := form_of_calls(tokenizer)):
-        return (_HARMONY,) if has_channels(tokenizer) else ()
-    return FORMS.get(kind, (Form(tokenizer.tool_call_start, tokenizer.tool_call_end),))
+class CallReader:
+    """Reads the calls in one answer."""
+
+    def __init__(self, tokenizer: Any, tools: Sequence[Mapping[str, Any]]) -> None:
+        """Begin an answer to a request that offers ``tools``; ``forms`` has those of its calls by their starts."""
+        forms = FORMS.get(kind := form_of_calls(tokenizer), ())
+        if not forms and kind:
+            forms = (Form(tokenizer.tool_call_start, tokenizer.tool_call_end),)
+        elif has_channels(tokenizer) and not kind:
+            forms = (_HARMONY,)
+        self.forms = {form.start: form for form in forms} if tools else {}
+        self._tools = {tool["function"]["name"]: tool["function"].get("parameters") for tool in tools}
+        names = ["".join(json.dumps(name, ensure_ascii=False)[1:-1].split()) for name in self._tools]
+        self._begins = {
+            form: [each.format(name) for each in form.begins for name in names] for form in (BARE, *self.forms.values())
+        }
+
+    def begins(self, form: Form, text: str) -> bool | None:
+        """Whether a text after a start is the beginning of calls; None if it is too short to tell."""
+        begins = self._begins[form]
+        # Only the beginning is compared, because this is done for every token.
+        begun = "".join(text.lstrip()[: 2 * max(map(len, begins))].split())
+        if any(begun.startswith(each) for each in begins):
+            return True
+        return None if any(each.startswith(begun) for each in begins) else False
+
+    def whole(self, form: Form, text: str) -> tuple[list[Call], str]:
+        """The calls that a text consists of up to the end of its form, and what follows; none if more stands there."""
+        has_end = form.end and (form.end in text if form.verbatim else text.endswith(form.end))
+        body, _, after = text.rpartition(form.end) if has_end else (text, "", "")
+        calls, rest = self.parsed(form, body) if has_end or form.closes else ([], "")
+        return ([], text) if form.end and rest.strip() else (calls, rest + after)
+
+    def parsed(self, form: Form, text: str) -> tuple[list[Call], str]:
+        """The calls at the beginning of a text, and what follows; none if one of them is of nothing that is offered."""
+        try:
+            calls, rest = form.read(text, self._tools)
+            return [Call(own_id or "", name, self._checked(name, given)) for name, given, own_id in calls], rest
+        except Exception:  # models write anything
+            return [], text
+
+    def _checked(self, name: str, given: Any) -> str:
+        arguments = (_input_of if self._tools[name] == CUSTOM else _object_of)(given)
+        written = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+        # JSON can escape half of a surrogate pair, which UTF-8 does not have.
+        return written.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _object_of(arguments: Any) -> dict[str, Any]:
+    """The arguments of a call, which may be an object, JSON of one, or left out."""
+    if isinstance(arguments, str):
+        arguments = JSON.decode(arguments) if arguments.strip() else None
+    if not isinstance(arguments, dict | None):
+        raise ValueError
+    return arguments or {}
+
+
+def _input_of(arguments: Any) -> dict[str, str]:
+    """The arguments of a custom tool's call: its text, which models also give by itself or under another name."""
+    try:
+        given = _object_of(arguments)
+    except ValueError:
+        given = {"input": arguments}
+    (text,) = [given["input"]] if isinstance(given.get("input"), str) else given.values()
+    if not isinstance(text, str):
+        raise ValueError
+    return {"input": text}

@@ -35,8 +35,16 @@ class MarkedText:
             yield
         return begun.startswith(marker)
 
-    def _write_up_to(self, *markers: str, by_end: bool = False) -> Generator[None, None, str]:
-        """Let through what precedes the marker that begins first, or ends first; it is dropped and returned."""
+    def _line_ends(self) -> Generator[None, None, str]:
+        """Take off the line ends that the text begins with."""
+        while not self._held.strip("\n") and not self._last:
+            yield
+        rest = self._held.lstrip("\n")
+        ends, self._held = self._held[: len(self._held) - len(rest)], rest
+        return ends
+
+    def _write_up_to(self, *markers: str) -> Generator[None, None, str]:
+        """Let through what precedes the marker that ends first, of several the longest; it is dropped and returned."""
         while not (found := [(place, each) for each in markers if (place := self._held.find(each)) >= 0]):
             # A space at the end of a text that is cut there is text, though markers can begin with one.
             looked_for = [each.lstrip() if self._last else each for each in markers if self._holds_back()]
@@ -45,7 +53,7 @@ class MarkedText:
             self._write(self._held[:certain])
             self._held = self._held[certain:]
             yield
-        place, marker = min(found, key=lambda each: (each[0] + len(each[1]) * by_end, each[0]))
+        place, marker = min(found, key=lambda each: (each[0] + len(each[1]), each[0]))
         self._write(self._held[:place])
         self._held = self._held[place + len(marker) :]
         return marker
@@ -88,13 +96,8 @@ class StopStrings(MarkedText):
         if thinks and all(ends):
             for end in ends:
                 self._write((yield from self._write_up_to(end)))
-            while not (answer := self._held.lstrip("\n")):
-                self._write(self._held)
-                self._held = ""
-                yield
-            self._write(self._held[: -len(answer)])
-            self._held = answer
-        self._reached = yield from self._write_up_to(*self._strings, by_end=True)
+            self._write((yield from self._line_ends()))
+        self._reached = yield from self._write_up_to(*self._strings)
 
     def _write(self, text: str) -> None:
         self._certain += text
