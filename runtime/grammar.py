@@ -1,11 +1,8 @@
 """Answers that follow a JSON schema, a regular expression or a grammar: which tokens may come next, and which must.
 
-A parser, llguidance's, follows the text. At each position it allows the tokens after which the text can still become
-one of the grammar; the target chooses among these, by their probabilities divided by their sum. In a pass over drafts,
-the parser follows the drafts and is taken back to the committed text afterwards.
-
-Where only one text can follow, such as a name in a JSON object, it allows only the token that the tokenizer writes it
-with. These tokens are drafted before all others, so that a single pass reads them.
+llguidance's parser follows the text. At each position it allows the tokens after which the text can still become one of
+the grammar; the target chooses among these, by their probabilities divided by their sum. Where only one text can
+follow, such as a name in a JSON object, only the token that the tokenizer writes it with is allowed, and drafted.
 """
 
 import json
@@ -14,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
+from itertools import takewhile
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -53,8 +51,7 @@ class Grammar:
         """Compile a grammar.
 
         Args:
-            tokenizer: mlx-lm's ``TokenizerWrapper``, or a transformers tokenizer. What has to be known about its tokens
-                is computed once and takes seconds.
+            tokenizer: mlx-lm's ``TokenizerWrapper``, or a transformers tokenizer. Its first grammar takes seconds.
             kind: ``json_schema``, ``regex`` (in Rust's syntax), ``choice``, ``grammar`` (llguidance's variant of Lark,
                 or GBNF), or ``rules`` for llguidance's own form.
             value: The schema as an object or JSON, the pattern, the list of texts, the grammar, or the rules.
@@ -62,8 +59,7 @@ class Grammar:
                 marker that begins this, False if the answer may begin with it, and None if there is none.
 
         Raises:
-            RuntimeUnsupported: There is something wrong with the grammar, it is too complex, or the tokenizer is not
-                supported.
+            RuntimeUnsupported: The grammar is wrong or too complex, or the tokenizer is not supported.
         """
         if not isinstance(tokenizer, TokenizerWrapper):
             tokenizer = TokenizerWrapper(tokenizer)
@@ -196,12 +192,14 @@ class GrammarConstraint:
 
     def _bound_digits(self, mask: NDArray[np.bool_]) -> None:
         """Take the tokens out of ``mask`` by which a JSON number would get too many digits, unless it needs them."""
-        vocabulary, allowed = self._grammar.vocabulary, mask[: self._known]
-        if not _LONG_NUMBER.search(b"".join(vocabulary.spelled[token] for token in self._followed[-20:])):
+        spelled = self._grammar.vocabulary.spelled
+        if not _LONG_NUMBER.search(b"".join(spelled[token] for token in self._followed[-20:])):
             return
-        in_string = (allowed & vocabulary.not_in_numbers[: self._known]).any()
-        if not in_string and (allowed & vocabulary.after_values[: self._known]).any():  # a number, which can end here
-            allowed &= ~vocabulary.digits[: self._known]
+        allowed = np.flatnonzero(mask)
+        firsts = (b"," if token in self._ends else spelled[token][:1] for token in allowed)
+        found = list(takewhile(_IN_OR_AFTER_NUMBERS.__contains__, firsts))  # not all of them in a string
+        if len(found) == len(allowed) and not {*found}.isdisjoint((b",", b"]", b"}")):  # a number, which can end here
+            mask[allowed[[first.isdigit() for first in found]]] = False
 
     def _follow(self, token: int) -> bool:
         # The parser does not count an end token where nothing else can follow, so it could not be taken back.
@@ -294,12 +292,6 @@ class _Vocabulary:
         ends, special = sorted(self.ends), opened.specials | self.ends
         self.specials = {opened.backend.id_to_token(token) or "": token for token in special}  # no text; id by name
         self.spelled = [opened.shown_bytes_of(i) if i in special else raw for i, raw in enumerate(opened.token_bytes)]
-        # By token: whether it begins with a digit, or so that the text so far does not end in a JSON number, or that a
-        # value ends here. Special tokens are no text.
-        firsts = [b"" if i in special else raw[:1] for i, raw in enumerate(self.spelled)]
-        self.digits = np.array([first.isdigit() for first in firsts], bool)
-        self.not_in_numbers = np.array([first not in _IN_OR_AFTER_NUMBERS for first in firsts], bool)
-        self.after_values = np.array([i in self.ends or first in (b",", b"]", b"}") for i, first in enumerate(firsts)])
         running, spelled = RunningText(opened), self.spelled
 
         class Tokens:

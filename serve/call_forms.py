@@ -8,6 +8,7 @@ pattern takes more than linear time for a text, because a user can have a model 
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
 
@@ -25,24 +26,19 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 JSON = json.JSONDecoder(strict=False, object_pairs_hook=_unique, parse_constant=int)  # NaN is none
 """Reads JSON with line ends in strings, which models write."""
-CONSTANTS = {"True": "true", "False": "false", "None": "null"}
-"""Python's constants in JSON."""
+_CONSTANTS = {"True": "true", "False": "false", "None": "null"}  # Python's in JSON
 _KINDS = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
 _KINDS[type(None)] = "null"
 _ALL_KINDS = {*_KINDS.values()}
-Tools = Mapping[str, Any]
-"""The schemas of the arguments of the tools that are offered, by their names; None for a tool without one."""
-Written = tuple[str, Any, str | None]
-"""A call as it was written: its name, its arguments and its identifier."""
-_BESIDE_ARGUMENTS = {"name", "arguments", "parameters", "id", "type"}  # in the JSON of a call
+_Written = tuple[str, Any, str | None]  # a call: its name, its arguments and its identifier
 _NOTHING = re.compile("")
 _OBJECTS = re.compile(r"\s*(?:\[\s*)?\{")  # calls in JSON, perhaps in a list
 
 
-def _named(call: Any) -> Written:
+def _named(call: Any) -> _Written:
     """The call that an object in JSON stands for."""
     arguments = next((call[name] for name in ("arguments", "parameters") if call.get(name) is not None), None)
-    if arguments is None and call.keys() - _BESIDE_ARGUMENTS:
+    if arguments is None and call.keys() - {"name", "arguments", "parameters", "id", "type"}:
         raise ValueError("arguments that stand somewhere else would be lost")
     return call["name"], arguments, None
 
@@ -72,7 +68,8 @@ class Form:
         bare: Callable[[str], str | None] = str,
     ) -> None:
         argument, value_end = tags
-        self.start, self.end, self.begins = start, end, (*begins, *(("{{", "[{{") if start else ()))
+        self.start, self.end = start, end
+        self.begins = (*begins, "{{", "[{{") if start else begins
         self.verbatim = bool(argument)  # whether strings stand there as they are
         self.closes = bool(call_end) or not argument  # whether calls end by themselves, so that the end may be missing
         # What shows that calls may be whole, and how much of it belongs to them.
@@ -85,13 +82,16 @@ class Form:
         self._call, self._call_end = re.compile(rf"{call}\s*"), re.compile(call_end)
         self._argument, self._value = re.compile(argument), re.compile(value, re.DOTALL)
 
-    def read(self, text: str, tools: Tools) -> tuple[list[Written], str]:
-        """The calls at the beginning of a text, and what follows them; raises errors of all kinds if it has none."""
+    def read(self, text: str, tools: Mapping[str, Any]) -> tuple[list[_Written], str]:
+        """The calls at the beginning of a text, and what follows them; raises errors of all kinds if it has none.
+
+        ``tools`` has the schemas of the arguments of those that are offered, by their names; None for one without.
+        """
         in_json = _OBJECTS.match(text) is not None
         tagged = self.verbatim and not in_json
         start, end = (_NOTHING, _NOTHING) if in_json else (self._call, self._call_end)
         text = (text if in_json else self._translated(text)).lstrip()
-        calls, in_list = list[Written](), text.startswith("[")
+        calls, in_list = list[_Written](), text.startswith("[")
         text = text[in_list:].lstrip()
         while head := start.match(text):
             name = "" if in_json else head[1].strip() if tagged else head["name"]
@@ -127,20 +127,16 @@ class Form:
                 given = JSON.decode(value)
             else:
                 among = {"type": kinds[0]} if any(kinds) else own.get(name.strip(), schema.get("additionalProperties"))
-                given = {name.strip(): typed(value, among, schema)}
+                given = {name.strip(): _typed(value, among, schema)}
             arguments, place = _unique([*arguments.items(), *given.items()]), found.end()
         return arguments, place
 
 
-def typed(text: str, schema: Any, root: Mapping[str, Any]) -> Any:
-    """The value that is written like this: a string where ``schema``, a part of ``root``, allows one and it is no JSON.
-
-    Raises:
-        ValueError: It is of no type that is allowed.
-    """
+def _typed(text: str, schema: Any, root: Mapping[str, Any]) -> Any:
+    """The value that is written like this: a string where ``schema``, a part of ``root``, has one and it is no JSON."""
     kinds = _kinds(schema, root)
     try:
-        value = JSON.decode(text if "string" in kinds else CONSTANTS.get(text.strip(), text))
+        value = JSON.decode(text if "string" in kinds else _CONSTANTS.get(text.strip(), text))
     except (ValueError, RecursionError):
         value = ""
     fits = _KINDS[type(value)] in kinds or ("integer" in kinds and isinstance(value, float) and value.is_integer())
@@ -206,7 +202,7 @@ def _as_json(text: str) -> str:
             other = {'"': r"\"", r"\'": "'"}
             return '"' + re.sub(r"\\.|\"", lambda each: other.get(each[0], each[0]), part[kind], flags=re.DOTALL) + '"'
         if kind in ("closed", "constant"):
-            return CONSTANTS.get(part[kind], "}")
+            return _CONSTANTS.get(part[kind], "}")
         return part[kind] if kind == "cut" else json.dumps(part[kind]) + {"function": "{", "key": ":"}.get(kind, "")
 
     return _LIKE_JSON.sub(translated, text)
@@ -276,11 +272,9 @@ class CallReader:
 
     def __init__(self, tokenizer: Any, tools: Sequence[Mapping[str, Any]]) -> None:
         """Begin an answer to a request that offers ``tools``; ``forms`` has those of its calls by their starts."""
-        forms = FORMS.get(kind := form_of_calls(tokenizer), ())
-        if not forms and kind:
-            forms = (Form(tokenizer.tool_call_start, tokenizer.tool_call_end),)
-        elif has_channels(tokenizer) and not kind:
-            forms = (_HARMONY,)
+        forms: tuple[Form, ...] = (_HARMONY,) if has_channels(tokenizer) else ()
+        if kind := form_of_calls(tokenizer):
+            forms = FORMS.get(kind, (Form(tokenizer.tool_call_start, tokenizer.tool_call_end),))
         self.forms = {form.start: form for form in forms} if tools else {}
         self._tools = {tool["function"]["name"]: tool["function"].get("parameters") for tool in tools}
         names = ["".join(json.dumps(name, ensure_ascii=False)[1:-1].split()) for name in self._tools]
@@ -330,11 +324,10 @@ def _object_of(arguments: Any) -> dict[str, Any]:
 
 def _input_of(arguments: Any) -> dict[str, str]:
     """The arguments of a custom tool's call: its text, which models also give by itself or under another name."""
-    try:
-        given = _object_of(arguments)
-    except ValueError:
-        given = {"input": arguments}
-    (text,) = [given["input"]] if isinstance(given.get("input"), str) else given.values()
-    if not isinstance(text, str):
+    with suppress(ValueError):
+        arguments = _object_of(arguments)
+    if isinstance(arguments, dict):
+        (arguments,) = [arguments["input"]] if isinstance(arguments.get("input"), str) else arguments.values()
+    if not isinstance(arguments, str):
         raise ValueError
-    return {"input": text}
+    return {"input": arguments}

@@ -46,14 +46,13 @@ _ANYTHING = "/(?s:.*)/"
 _Rule = dict[str, Any]
 
 
-def grammar_of(request: GenerationRequest, model: LoadedModel, *, thinks: bool) -> Grammar | None:
-    """The grammar of the answers to a request; ``thinks`` says that reasoning comes first.
+def grammar_of(request: GenerationRequest, model: LoadedModel, reasoning: bool | None) -> Grammar | None:
+    """The grammar of the answers to a request; ``reasoning`` is that of `Grammar`.
 
     There is none where tools are strict, and calls of this model are of a form that is not enforced; the request notes
     this. Takes up to seconds where the tokenizer was not used for this before.
     """
     chat, tokenizer = request if isinstance(request, ChatRequest) else None, model.tokenizer
-    reasoning = None if chat is None else thinks
     try:
         if chat is not None and chat.callable_names is not None:
             return Grammar(tokenizer, "rules", _calls(chat, model, []), reasoning=reasoning)

@@ -27,12 +27,12 @@ class Splitter(MarkedText):
     """Takes one answer apart as it is written, holding back what may turn out to be part of a marker or a call."""
 
     def __init__(
-        self, tokenizer: Any, tools: Sequence[Mapping[str, Any]], *, reasoning: bool, thinks: bool, bare: bool = True
+        self, tokenizer: Any, tools: Sequence[Mapping[str, Any]], *, reasoning: bool | None, bare: bool = True
     ) -> None:
         """Begin an answer to a request that offers ``tools``; without any, there are no calls.
 
-        ``reasoning`` is told apart from text if that is wanted. An answer that ``thinks`` begins with it, because the
-        prompt ends in its marker. ``bare`` calls, without markers, are read unless the answer is to be JSON itself.
+        ``reasoning`` is that of `Grammar`; with None, it is text. ``bare`` calls, without markers, are read unless the
+        answer is to be JSON itself.
         """
         super().__init__()
         self._reader = CallReader(tokenizer, tools)
@@ -40,10 +40,10 @@ class Splitter(MarkedText):
         self._bare = bool(tools) and bare
         channels = has_channels(tokenizer)
         think = _ANALYSIS if channels else (tokenizer.think_start or "", tokenizer.think_end or "")
-        self._think = think if reasoning else ("", "")
+        self._think = ("", "") if reasoning is None else think
         between = _BETWEEN if channels else getattr(tokenizer, "structural_markers", ())
-        self._between = between if reasoning else ()  # markers that are no text
-        self.thinks = thinks and reasoning  # whether what comes next is reasoning
+        self._between = () if reasoning is None else between  # markers that are no text
+        self.thinks = bool(reasoning)  # whether what comes next is reasoning
         self._space: str | None = None  # written since a call; None unless a call was the last thing written
         self._ids = set[str]()  # of calls
 

@@ -30,14 +30,13 @@ class AnswerText:
         stop_tokens: Collection[int] = (),
         max_tokens: int = -1,
         own_text: bool = False,
-        reasoning: bool = False,
-        thinks: bool = False,
+        reasoning: bool | None = None,
     ) -> None:
         """Begin an answer in the tokens of mlx-lm's ``TokenizerWrapper``; its ends are those of `stream_generate`.
 
         If it is ``own_text``, not the continuation of another one, its first space is left out where the tokenizer
-        begins every text with a space. With ``reasoning``, stop strings do not end what the model thinks before it
-        answers; it ``thinks`` from the beginning if the prompt ends in the marker of that.
+        begins every text with a space. With ``reasoning``, which is that of `Grammar`, stop strings do not end what the
+        model thinks before it answers.
         """
         self.written = self.certain = 0  # characters so far, and those that are not held back
         self.end: str | None = None  # "stop" or "length", as mlx-lm has it; None as long as the answer goes on
@@ -47,10 +46,11 @@ class AnswerText:
         self._tokenizer, self._detokenizer = tokenizer, tokenizer.detokenizer
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._left_out = " " if own_text and self._tokens and self._tokens.leading_space else ""
-        markers = [tokenizer.think_start or "", tokenizer.think_end or ""]
+        begin, *ends = tokenizer.think_start, tokenizer.think_end
         if has_channels(tokenizer):
-            markers = ["<|channel|>", "<|channel|>final", "<|message|>"]
-        self._stops = StopStrings(stop_strings, reasoning=markers if reasoning else ("", ""), thinks=thinks)
+            begin, *ends = "<|channel|>", "<|channel|>final", "<|message|>"
+        markers = ("" if reasoning else begin, *ends) if reasoning is not None and begin and all(ends) else ()
+        self._stops = StopStrings(stop_strings, markers)
 
     def add(self, token: int) -> str:
         """The text that is certain now that ``token`` is there; all of it if it ends the answer."""
@@ -100,8 +100,7 @@ def encode_answer(tokenizer: Any, text: str) -> list[int]:
     tokens = _with_token_bytes(tokenizer)
     # Such a tokenizer puts a space before every text, also before one that has it because it continues another.
     own = text.removeprefix(" ") if tokens and tokens.leading_space else text
-    ids: list[int] = tokenizer.encode(own, add_special_tokens=False)
-    return ids
+    return list(tokenizer.encode(own, add_special_tokens=False))
 
 
 def _with_token_bytes(tokenizer: Any) -> Tokenizer | None:

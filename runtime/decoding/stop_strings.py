@@ -14,7 +14,6 @@ class MarkedText:
         self._parts = self._take_apart()
 
     def _extend(self, text: str, last: bool) -> None:
-        """Take apart what there is with ``text``."""
         self._held, self._last = self._held + text, last
         next(self._parts, None)
 
@@ -22,7 +21,6 @@ class MarkedText:
         raise NotImplementedError
 
     def _write(self, text: str) -> None:
-        """Let text through."""
         raise NotImplementedError
 
     def _holds_back(self) -> bool:
@@ -44,12 +42,11 @@ class MarkedText:
         return ends
 
     def _write_up_to(self, *markers: str) -> Generator[None, None, str]:
-        """Let through what precedes the marker that ends first, of several the longest; it is dropped and returned."""
+        """Write what precedes the marker that ends first, of several the longest; it is dropped and returned."""
         while not (found := [(place, each) for each in markers if (place := self._held.find(each)) >= 0]):
             # A space at the end of a text that is cut there is text, though markers can begin with one.
             looked_for = [each.lstrip() if self._last else each for each in markers if self._holds_back()]
-            held_back = max((overlap(self._held, each) for each in looked_for), default=0)
-            certain = len(self._held) - held_back
+            certain = len(self._held) - max((_overlap(self._held, each) for each in looked_for), default=0)
             self._write(self._held[:certain])
             self._held = self._held[certain:]
             yield
@@ -67,18 +64,15 @@ class StopStrings(MarkedText):
     (('one ', ''), ('', ''), ('ENT two ', 'END'))
     """
 
-    def __init__(
-        self, strings: str | Sequence[str], *, reasoning: Sequence[str] = ("", ""), thinks: bool = False
-    ) -> None:
+    def __init__(self, strings: str | Sequence[str], reasoning: Sequence[str] = ()) -> None:
         """End at any of ``strings``, or at a single one.
 
-        What stands before an answer, from the first marker of ``reasoning`` to the last one, ends nothing, nor do line
-        ends after it; the markers follow each other. The text begins with the first, or without it if it ``thinks``
-        already.
+        If the text begins with the first marker of ``reasoning``, which may be empty, nothing up to the last one ends
+        it, nor do line ends after that; the markers follow each other.
         """
         super().__init__()
         self._strings = list(filter(None, [strings] if isinstance(strings, str) else strings))
-        self._reasoning, self._thinks = (reasoning if self._strings else ("", "")), thinks
+        self._reasoning = reasoning if self._strings else ()
 
     def add(self, text: str, last: bool = False) -> tuple[str, str]:
         """What of the text so far is certain to stand before any stop string, and the one that was reached, if any.
@@ -91,10 +85,8 @@ class StopStrings(MarkedText):
         return self._certain, self._reached
 
     def _take_apart(self) -> Iterator[None]:
-        begin, *ends = self._reasoning
-        thinks = self._thinks or (begin != "" and (yield from self._begins_with(begin)))
-        if thinks and all(ends):
-            for end in ends:
+        if self._reasoning and (yield from self._begins_with(self._reasoning[0])):
+            for end in self._reasoning[1:]:
                 self._write((yield from self._write_up_to(end)))
             self._write((yield from self._line_ends()))
         self._reached = yield from self._write_up_to(*self._strings)
@@ -103,7 +95,7 @@ class StopStrings(MarkedText):
         self._certain += text
 
 
-def overlap(text: str, string: str) -> int:
+def _overlap(text: str, string: str) -> int:
     """Length of the longest end of ``text`` that ``string`` begins with and goes beyond."""
     most = min(len(text), len(string) - 1)
     return next((length for length in range(most, 0, -1) if text.endswith(string[:length])), 0)

@@ -66,6 +66,6 @@ def test_examples_run(module: object) -> None:
 )
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_a_stop_string_in_reasoning_ends_nothing(text: str, thinks: bool, shown: str, string: str, size: int) -> None:
-    stops = StopStrings(["END", "\n\n"], reasoning=("<think>", "</think>"), thinks=thinks)
+    stops = StopStrings(["END", "\n\n"], ("" if thinks else "<think>", "</think>"))
     pieces = [*(text[at : at + size] for at in range(0, len(text), size)), ""]
     assert let_through(stops, pieces) == (shown, string)
