@@ -82,17 +82,14 @@ class Grammar:
         except (TypeError, ValueError, RecursionError) as error:
             raise RuntimeUnsupported(f"{kind}: expected something that JSON can express ({error})") from error
         self.has_json = any(rule.get("json_schema") is not None for rule in rules)
-        if problem := self._problem():
-            raise RuntimeUnsupported(f"{kind}: expected one that can be enforced, got: {_shortened(problem)}")
-
-    def _problem(self) -> str:
-        """What the parser finds wrong, at the beginning and after a first token; empty if nothing."""
         matcher = self.matcher()
-        allowed = np.flatnonzero(_bits(matcher))
-        first = next((int(token) for token in allowed if token not in self.vocabulary.ends), None)
+        first = next(
+            (int(token) for token in np.flatnonzero(_bits(matcher)) if token not in self.vocabulary.ends), None
+        )
         if not matcher.get_error() and first is not None and matcher.try_consume_tokens([first]):
-            matcher.compute_bitmask()
-        return str(matcher.get_error())
+            matcher.compute_bitmask()  # some of what is wrong shows only after a token
+        if problem := matcher.get_error():
+            raise RuntimeUnsupported(f"{kind}: expected one that can be enforced, got: {_shortened(problem)}")
 
     def require(self, tokenizer: TokenizerWrapper) -> None:
         """Raise `RuntimeUnsupported` if the grammar was compiled for other tokens than those of ``tokenizer``."""

@@ -44,12 +44,12 @@ def _named(call: Any) -> _Written:
 
 
 class Form:
-    """Calls between a ``start`` and an ``end``, given by regular expressions for what stands around the arguments.
+    """Calls between a ``start`` and an ``end``; without one, another start or the end of the answer ends them.
 
-    ``call`` has the name, and perhaps an id, and ``call_end`` ends the arguments, which are JSON once the text is
-    ``translated``. Or each stands between two ``tags``, of which the first has its name and perhaps its type. All
-    models know calls as objects of JSON, too. ``begins`` say how calls go on after the start, without white space; {}
-    is the name of a tool. Without an ``end``, another start or the end of the answer is one.
+    All models know calls as objects of JSON. Regular expressions give what else stands around the arguments: ``call``
+    has the name, and perhaps an id, and ``call_end`` ends the arguments, which are JSON once the text is
+    ``translated``, or stand between two ``tags``, of which the first has a name and perhaps a type. ``begins`` say how
+    calls go on after the start, without white space; {} is the name of a tool.
 
     A string between tags ends where another argument or the end of the call follows: it may have ends in it, and whole
     arguments, if they are not named as those of the tool: otherwise an argument was not closed, and the call is text.
@@ -135,14 +135,12 @@ class Form:
 def _typed(text: str, schema: Any, root: Mapping[str, Any]) -> Any:
     """The value that is written like this: a string where ``schema``, a part of ``root``, has one and it is no JSON."""
     kinds = _kinds(schema, root)
-    try:
+    with suppress(ValueError, RecursionError):
         value = JSON.decode(text if "string" in kinds else _CONSTANTS.get(text.strip(), text))
-    except (ValueError, RecursionError):
-        value = ""
-    fits = _KINDS[type(value)] in kinds or ("integer" in kinds and isinstance(value, float) and value.is_integer())
-    exact = "string" not in kinds or isinstance(value, list | dict) or json.dumps(value) == text
-    if fits and exact and not isinstance(value, str):
-        return value
+        fits = _KINDS[type(value)] in kinds or ("integer" in kinds and isinstance(value, float) and value.is_integer())
+        exact = "string" not in kinds or isinstance(value, list | dict) or json.dumps(value) == text
+        if fits and exact and not isinstance(value, str):
+            return value
     if "string" not in kinds:
         raise ValueError(f"{text!r} is none of {kinds}")
     return text

@@ -145,13 +145,11 @@ class Splitter(MarkedText):
     def _write_reasoning(self, closing: str) -> Iterator[None]:
         """Write reasoning up to its end or, if it has none, up to a call."""
         while (marker := (yield from self._write_up_to(closing, *self._starts, *self._between))) != closing:
-            if marker not in self._starts:
+            if (form := self._reader.forms.get(marker)) is None:
                 continue
-            form = self._reader.forms[marker]
-            while (
-                called := closing not in self._held and self._reader.begins(form, self._held) is not False
-            ) and not self._last:
+            while closing not in self._held and not self._last and self._reader.begins(form, self._held) is not False:
                 yield
+            called = closing not in self._held and self._reader.begins(form, self._held) is not False
             if called and not self._cut:
                 self._held, self.thinks = marker + self._held, False
                 return
