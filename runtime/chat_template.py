@@ -80,10 +80,9 @@ def rendered_text(
     begun = messages[-1]["role"] == "assistant"
     end = {"add_generation_prompt": ready and not begun, "continue_final_message": begun}
     try:
-        text: str = tokenizer.apply_chat_template(list(messages), tokenize=False, **end, **variables)
+        return str(tokenizer.apply_chat_template(list(messages), tokenize=False, **end, **variables))
     except Exception as error:  # templates raise all kinds of errors
         raise TemplateRefused(str(error)[:200]) from error
-    return text
 
 
 def hidden_in(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any]) -> set[tuple[int, str]]:

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from spectool.runtime.chat_template import has_channels
-from spectool.runtime.decoding.stop_strings import MarkedText
+from spectool.runtime.decoding.marked_text import MarkedText
 from spectool.serve.call_forms import BARE, JSON, CallReader, Form, in_string
 from spectool.serve.deltas import Call, Delta
 

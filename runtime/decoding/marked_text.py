@@ -1,6 +1,6 @@
 """Text taken apart at markers as it is written, such as the stop strings that end a generation."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 
 
 class MarkedText:
@@ -54,45 +54,6 @@ class MarkedText:
         self._write(self._held[:place])
         self._held = self._held[place + len(marker) :]
         return marker
-
-
-class StopStrings(MarkedText):
-    """Lets text through up to the first stop string, holding back what may be the beginning of one.
-
-    >>> stops = StopStrings(["END"])
-    >>> stops.add("one E"), stops.add("N"), stops.add("T two END three")
-    (('one ', ''), ('', ''), ('ENT two ', 'END'))
-    """
-
-    def __init__(self, strings: str | Sequence[str], reasoning: Sequence[str] = ()) -> None:
-        """End at any of ``strings``, or at a single one.
-
-        If the text begins with the first marker of ``reasoning``, which may be empty, nothing up to the last one ends
-        it, nor do line ends after that; the markers follow each other.
-        """
-        super().__init__()
-        self._strings = list(filter(None, [strings] if isinstance(strings, str) else strings))
-        self._reasoning = reasoning if self._strings else ()
-
-    def add(self, text: str, last: bool = False) -> tuple[str, str]:
-        """What of the text so far is certain to stand before any stop string, and the one that was reached, if any.
-
-        That is the one that ends first and, of several that end there, begins first, however the text is cut.
-        ``text`` is what was written since the latest call. If it is the ``last``, nothing is held back.
-        """
-        self._certain = self._reached = ""
-        self._extend(text, last)
-        return self._certain, self._reached
-
-    def _take_apart(self) -> Iterator[None]:
-        if self._reasoning and (yield from self._begins_with(self._reasoning[0])):
-            for end in self._reasoning[1:]:
-                self._write((yield from self._write_up_to(end)))
-            self._write((yield from self._line_ends()))
-        self._reached = yield from self._write_up_to(*self._strings)
-
-    def _write(self, text: str) -> None:
-        self._certain += text
 
 
 def _overlap(text: str, string: str) -> int:
