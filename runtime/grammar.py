@@ -126,7 +126,7 @@ class GrammarConstraint:
         A RuntimeUnsupported if what follows the committed ones is too complex for the parser, or has no tokens.
         """
         masks: list[NDArray[np.bool_]] = []
-        taken, error = 0, ""
+        committed, error = len(self._followed), ""
         for token in (*draft, None):
             mask = self._mask()
             error = self._matcher.get_error()
@@ -135,8 +135,7 @@ class GrammarConstraint:
             masks.append(mask)
             if token is None or not mask[token] or not self._follow(token):
                 break
-            taken += 1
-        self._take_back(taken)
+        self._take_back(len(self._followed) - committed)
         if not masks:
             raise self._stuck(error)
         return mx.array(np.stack(masks))

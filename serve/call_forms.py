@@ -31,7 +31,6 @@ _KINDS = {str: "string", bool: "boolean", int: "integer", float: "number", list:
 _KINDS[type(None)] = "null"
 _ALL_KINDS = {*_KINDS.values()}
 _Written = tuple[str, Any, str | None]  # a call: its name, its arguments and its identifier
-_NOTHING = re.compile("")
 _OBJECTS = re.compile(r"\s*(?:\[\s*)?\{")  # calls in JSON, perhaps in a list
 
 
@@ -87,25 +86,24 @@ class Form:
 
         ``tools`` has the schemas of the arguments of those that are offered, by their names; None for one without.
         """
-        in_json = _OBJECTS.match(text) is not None
-        tagged = self.verbatim and not in_json
-        start, end = (_NOTHING, _NOTHING) if in_json else (self._call, self._call_end)
-        text = (text if in_json else self._translated(text)).lstrip()
+        if self is not BARE and _OBJECTS.match(text):
+            return BARE.read(text, tools)
+        text = self._translated(text).lstrip()
         calls, in_list = list[_Written](), text.startswith("[")
         text = text[in_list:].lstrip()
-        while head := start.match(text):
-            name = "" if in_json else head[1].strip() if tagged else head["name"]
+        while head := self._call.match(text):
+            name = head[1].strip() if self.verbatim else head["name"]
             name = name if name in tools else re.split("[.:]", name)[-1]  # Gemma 4 makes namespaces up
             try:
-                if tagged:
+                if self.verbatim:
                     arguments, place = self._tagged(text, head.end(), tools[name] or {})
                 else:
                     arguments, place = JSON.raw_decode(text, head.end())
             except (ValueError, RecursionError):
                 break
-            if not (found := end.match(text, place)):
+            if not (found := self._call_end.match(text, place)):
                 break
-            calls.append(_named(arguments) if in_json else (name, arguments, head.groupdict().get("id")))
+            calls.append(_named(arguments) if self is BARE else (name, arguments, head.groupdict().get("id")))
             text = text[found.end() :].lstrip()
             text = text.removeprefix(",").lstrip() if in_list else text
         if in_list:  # which has to end
@@ -240,8 +238,8 @@ def _invoked(block: str, prefix: str = "") -> tuple[Form, ...]:
     return (Form(f"<{block}>", f"</{block}>", f"<{prefix}invoke", call=call, call_end=end, tags=tags),)
 
 
-BARE = Form("", "", *(fence + '{{"name":"{}"' for fence in ("", "```", "```json")))
-"""That of calls without markers, in an answer that is nothing else."""
+BARE = Form("", "", *(fence + '{{"name":"{}"' for fence in ("", "```", "```json")), call=r"(?P<name>)(?=\{)")
+"""That of objects of JSON, which may be without markers in an answer that is nothing else."""
 FORMS: dict[str, tuple[Form, ...]] = {
     "json_tools": (Form("<tool_call>", "</tool_call>"),),
     "mistral": (Form("[TOOL_CALLS]", "", "{}[ARGS]", "{}[CALL_ID]", "{}{{", call=_MISTRAL),),
