@@ -3,7 +3,6 @@
 Every function that renders raises `TemplateRefused` where the template refuses the messages.
 """
 
-import inspect
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -47,22 +46,18 @@ def branches(
 ) -> list[int]:
     """Lengths at which other prompts are likely to part from ``prompt``, the token ids of ``messages``; in order.
 
-    One with another first question does, one with a question after the answer, where the template may drop the
-    reasoning that the prompt has or asks for, and after a result of a tool the next step. The template and the
-    tokenizer show where: they are asked for such prompts.
+    One with another first question does, one with a question after the answer, where the template may drop reasoning,
+    and after a result of a tool the next step. Such prompts are rendered and encoded to see where.
     """
     question, answer = ({"role": role, "content": _PLACE} for role in ("user", "assistant"))
     first = next((at for at, message in enumerate(messages) if message["role"] == "user"), len(messages))
     answered = messages[:-1] if messages[-1]["role"] == "assistant" else messages
-    others: list[tuple[Sequence[ChatMessage], bool]] = [
-        ([*messages[:first], question], True),
-        ([*answered, answer, question], True),
-        *([(messages, False)] if messages[-1]["role"] == "tool" else []),
-    ]
+    others = [[*messages[:first], question], [*answered, answer, question]]
+    others += [list(messages)] if messages[-1]["role"] == "tool" else []
     found = set()
-    for other, ready in others:
+    for other in others:
         with suppress(TemplateRefused):
-            ids = encode(tokenizer, rendered_text(tokenizer, other, variables, ready=ready))
+            ids = encode(tokenizer, rendered_text(tokenizer, other, variables, ready=other[-1] is question))
             found.add(common_prefix(ids, prompt[:-1]))
     return sorted(length for length in found if length >= _WORTHWHILE)
 
@@ -72,20 +67,11 @@ def rendered_text(
 ) -> str:
     """The text of the messages, ``ready`` for the answer; a last message of the assistant's is continued."""
     begun = messages[-1]["role"] == "assistant"
+    end = {"add_generation_prompt": ready and not begun, "continue_final_message": begun}
     try:
-        text: str = tokenizer.apply_chat_template(
-            list(messages),
-            tokenize=False,
-            add_generation_prompt=ready and not begun,
-            continue_final_message=begun,
-            **variables,
-        )
+        return str(tokenizer.apply_chat_template(list(messages), tokenize=False, **end, **variables))
     except Exception as error:  # templates raise all kinds of errors
         raise TemplateRefused(str(error)[:200]) from error
-    # Gemma's and Mistral's put a system prompt before the first question, and nowhere if there is none.
-    if all(message["role"] == "system" and message["content"].strip() not in text for message in messages):
-        raise TemplateRefused("it leaves out a system prompt without a question")
-    return text
 
 
 def hidden_in(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any]) -> set[tuple[int, str]]:
@@ -113,27 +99,18 @@ def hidden_in(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mappin
 
 def variables_of(tokenizer: Any) -> frozenset[str]:
     """Names of the variables that the chat template reads."""
-    from transformers import PreTrainedTokenizerBase
-
-    inner = getattr(tokenizer, "_tokenizer", tokenizer)
-    own = getattr(tokenizer, "_chat_template", None) or type(inner).apply_chat_template
-    is_function = own is not PreTrainedTokenizerBase.apply_chat_template
-    names = frozenset(inspect.signature(own).parameters if is_function else ())
-    template = inner.chat_template
+    template = tokenizer.chat_template
     templates = template.values() if isinstance(template, dict) else [template]
-    return names.union(*(_variables_in(each) for each in templates if isinstance(each, str)))
+    return frozenset[str]().union(*(_variables_in(each) for each in templates if isinstance(each, str)))
 
 
 @lru_cache(maxsize=8)
 def _variables_in(template: str) -> frozenset[str]:
-    # A tag of transformers' own, around what the assistant says.
-    source = re.sub(r"\{%-?\s*(end)?generation\s*-?%\}", "", template)
-    try:
-        return frozenset(
-            meta.find_undeclared_variables(Environment(extensions=["jinja2.ext.loopcontrols"]).parse(source))
-        )
-    except (TemplateSyntaxError, RecursionError):  # rendering it will say so
-        return frozenset()
+    source = re.sub(r"\{%-?\s*(end)?generation\s*-?%\}", "", template)  # tags of transformers' own
+    environment = Environment(extensions=["jinja2.ext.loopcontrols"])
+    with suppress(TemplateSyntaxError, RecursionError):  # rendering it will say so
+        return frozenset(meta.find_undeclared_variables(environment.parse(source)))
+    return frozenset()
 
 
 def has_channels(tokenizer: Any) -> bool:
@@ -148,5 +125,4 @@ def begins_reasoning(tokenizer: Any, text: str) -> bool:
 
 def encode(tokenizer: Any, text: str) -> list[int]:
     """Token ids of rendered text; the template has already written its special tokens."""
-    ids: list[int] = tokenizer.encode(text, add_special_tokens=False)
-    return ids
+    return list(tokenizer.encode(text, add_special_tokens=False))

@@ -1,20 +1,17 @@
 """Answers that follow a JSON schema, a regular expression or a grammar: which tokens may come next, and which must.
 
-A parser, llguidance's, follows the text. At each position it allows the tokens after which the text can still become
-one of the grammar; the target chooses among these, by their probabilities divided by their sum. In a pass over drafts,
-the parser follows the drafts and is taken back to the committed text afterwards.
-
-Where only one text can follow, such as a name in a JSON object, it allows only the token that the tokenizer writes it
-with. These tokens are drafted before all others, so that a single pass reads them.
+llguidance's parser follows the text. At each position it allows the tokens after which the text can still become one of
+the grammar; the target chooses among these, by their probabilities divided by their sum. Where only one text can
+follow, such as a name in a JSON object, only the token that the tokenizer writes it with is allowed, and drafted.
 """
 
 import json
 import math
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal
+from itertools import takewhile
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -34,16 +31,13 @@ from spectool.tokenization.running_text import RunningText
 _MOST_FORCED = 4096  # forced tokens beyond which encoding them after each pass would take longer than the pass
 # Between the tokens of JSON. Unbounded, small models write it until the answer is full.
 _WHITE_SPACE = r"\n[ \t]{0,40}| ?"
-# Digits in a row of a JSON number, which small models also write until the answer is full. The largest whole number of
-# 64 bits has 20, and a double 17. Of an exponent, two: 1e999 is infinite for most readers.
-_MOST_DIGITS, _MOST_EXPONENT = 20, 2
-_DIGITS = re.compile(rb"(?:(?<=[0-9])([eE][+-]?))?([0-9]*)$")
-_IN_NUMBERS, _AFTER_NUMBERS = b"0123456789.eE", b",]} \t\r\n"
+# What ends a JSON number that has digits enough, which small models also write until the answer is full. The largest
+# whole number of 64 bits has 20, and a double 17. Of an exponent, two: 1e999 is infinite for most readers.
+_LONG_NUMBER = re.compile(rb"(?:[0-9]{20}|[0-9][eE][+-]?[0-9]{2})\Z")
+_IN_OR_AFTER_NUMBERS = b"0123456789.eE,]} \t\r\n"
 _MOST_ITEMS = 2_500  # of the parser for one place, where it follows four for each optional property
 _MOST_REMAINDERS = 1 << 16  # for `multipleOf`, which the parser works out one by one: in a quarter of a second
 _REASON = 300  # characters of the parser's explanations
-# What GBNF has, and llguidance's converter does not read: characters by their number, and a hyphen.
-_GBNF_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(-)|.)", re.DOTALL)
 _known: WeakKeyDictionary[Any, dict[frozenset[int], "_Vocabulary"]] = WeakKeyDictionary()  # by tokenizer and ends
 
 
@@ -57,8 +51,7 @@ class Grammar:
         """Compile a grammar.
 
         Args:
-            tokenizer: mlx-lm's ``TokenizerWrapper``, or a transformers tokenizer. What has to be known about its tokens
-                is computed once and takes seconds.
+            tokenizer: mlx-lm's ``TokenizerWrapper``, or a transformers tokenizer. Its first grammar takes seconds.
             kind: ``json_schema``, ``regex`` (in Rust's syntax), ``choice``, ``grammar`` (llguidance's variant of Lark,
                 or GBNF), or ``rules`` for llguidance's own form.
             value: The schema as an object or JSON, the pattern, the list of texts, the grammar, or the rules.
@@ -66,8 +59,7 @@ class Grammar:
                 marker that begins this, False if the answer may begin with it, and None if there is none.
 
         Raises:
-            RuntimeUnsupported: There is something wrong with the grammar, it is too complex, or the tokenizer is not
-                supported.
+            RuntimeUnsupported: The grammar is wrong or too complex, or the tokenizer is not supported.
         """
         if not isinstance(tokenizer, TokenizerWrapper):
             tokenizer = TokenizerWrapper(tokenizer)
@@ -86,20 +78,18 @@ class Grammar:
             rules = [{"lark_grammar": start}, {**rules[0], "name": "answer"}, *rules[1:]]
         try:
             self._rules = json.dumps({"grammars": rules}, allow_nan=False)
+            _require_few_remainders(self._rules)
         except (TypeError, ValueError, RecursionError) as error:
             raise RuntimeUnsupported(f"{kind}: expected something that JSON can express ({error})") from error
         self.has_json = any(rule.get("json_schema") is not None for rule in rules)
-        if problem := self._problem():
-            raise RuntimeUnsupported(f"{kind}: expected one that can be enforced, got: {_shortened(problem)}")
-
-    def _problem(self) -> str:
-        """What the parser finds wrong, at the beginning and after a first token; empty if nothing."""
         matcher = self.matcher()
-        allowed = np.flatnonzero(_bits(matcher))
-        first = next((int(token) for token in allowed if token not in self.vocabulary.ends), None)
+        first = next(
+            (int(token) for token in np.flatnonzero(_bits(matcher)) if token not in self.vocabulary.ends), None
+        )
         if not matcher.get_error() and first is not None and matcher.try_consume_tokens([first]):
-            matcher.compute_bitmask()
-        return str(matcher.get_error())
+            matcher.compute_bitmask()  # some of what is wrong shows only after a token
+        if problem := matcher.get_error():
+            raise RuntimeUnsupported(f"{kind}: expected one that can be enforced, got: {_shortened(problem)}")
 
     def require(self, tokenizer: TokenizerWrapper) -> None:
         """Raise `RuntimeUnsupported` if the grammar was compiled for other tokens than those of ``tokenizer``."""
@@ -136,7 +126,7 @@ class GrammarConstraint:
         A RuntimeUnsupported if what follows the committed ones is too complex for the parser, or has no tokens.
         """
         masks: list[NDArray[np.bool_]] = []
-        taken, error = 0, ""
+        committed, error = len(self._followed), ""
         for token in (*draft, None):
             mask = self._mask()
             error = self._matcher.get_error()
@@ -145,8 +135,7 @@ class GrammarConstraint:
             masks.append(mask)
             if token is None or not mask[token] or not self._follow(token):
                 break
-            taken += 1
-        self._take_back(taken)
+        self._take_back(len(self._followed) - committed)
         if not masks:
             raise self._stuck(error)
         return mx.array(np.stack(masks))
@@ -199,17 +188,14 @@ class GrammarConstraint:
 
     def _bound_digits(self, mask: NDArray[np.bool_]) -> None:
         """Take the tokens out of ``mask`` by which a JSON number would get too many digits, unless it needs them."""
-        vocabulary, known = self._grammar.vocabulary, self._known
-        end = self._followed[-_MOST_DIGITS - 3 :]  # each has a byte
-        found = _DIGITS.search(b"".join(vocabulary.spelled[token] for token in end))
-        exponent, digits = found.groups() if found else (None, b"")
-        room = max(0, (_MOST_EXPONENT if exponent else _MOST_DIGITS) - len(digits))
-        if not digits or room >= vocabulary.most_digits:
+        spelled = self._grammar.vocabulary.spelled
+        if not _LONG_NUMBER.search(b"".join(spelled[token] for token in self._followed[-20:])):
             return
-        allowed = mask[:known]
-        in_string = (allowed & vocabulary.not_in_numbers[:known]).any()
-        if not in_string and (allowed & vocabulary.after_values[:known]).any():  # a number, which can end here
-            allowed &= vocabulary.leading_digits[:known] <= room
+        allowed = np.flatnonzero(mask)
+        firsts = (b"," if token in self._ends else spelled[token][:1] for token in allowed)
+        found = list(takewhile(_IN_OR_AFTER_NUMBERS.__contains__, firsts))  # not all of them in a string
+        if len(found) == len(allowed) and not {*found}.isdisjoint((b",", b"]", b"}")):  # a number, which can end here
+            mask[allowed[[first.isdigit() for first in found]]] = False
 
     def _follow(self, token: int) -> bool:
         # The parser does not count an end token where nothing else can follow, so it could not be taken back.
@@ -240,48 +226,37 @@ def rules_of(kind: str, value: Any) -> list[dict[str, Any]]:
             options = schema.get("x-guidance", {}) if isinstance(schema, Mapping) else None
             if isinstance(options, Mapping) and not any(name.startswith("whitespace") for name in options):
                 schema = {**schema, "x-guidance": {"whitespace_pattern": _WHITE_SPACE, **options}}
-            _require_few_remainders(schema)
             return [{"json_schema": schema}]
         if kind == "choice":  # as one terminal, so that the parser does not follow each text by itself
             texts = " | ".join(json.dumps(text) for text in value)
             return [{"lark_grammar": f"start: CHOICE\nCHOICE: {texts}"}]
-        if kind == "grammar" and not is_lark_syntax(value):
-            value = _GBNF_ESCAPE.sub(_unescaped, value)
+        if kind == "grammar" and not is_lark_syntax(value) and {*"uU"} & {*re.findall(r"\\(.)", value)}:
+            raise ValueError("characters by their numbers (\\u); write the characters themselves")  # it misreads them
         made = grammar_from(cast(Any, kind), value)
-        rules = list(json.loads(made)["grammars"]) if made.startswith("{") else [{"lark_grammar": made}]
-        _require_few_remainders(rules)
-        return rules
+        return list(json.loads(made)["grammars"]) if made.startswith("{") else [{"lark_grammar": made}]
     except Exception as error:  # converting GBNF raises all kinds
         raise RuntimeUnsupported(f"{kind}: expected one that can be read, got: {error}") from error
 
 
-def _require_few_remainders(rules: Any) -> None:
-    """Raise ValueError if numbers of a schema, or of those within a grammar, have to be multiples of too large ones."""
-    multiple, left = 1, [rules]
-    while left:
-        each = left.pop()
-        if isinstance(each, str):
-            for schema in re.finditer(r"%json\s*", each):
-                with suppress(ValueError, RecursionError):  # which the parser will say
-                    left.append(json.JSONDecoder().raw_decode(each, schema.end())[0])
-        elif isinstance(each, Mapping):
-            left += [inner for name, inner in each.items() if name not in ("const", "enum", "default", "examples")]
-            if type(of := each.get("multipleOf")) in (int, float):
-                digits = Decimal(repr(of)).as_tuple().digits
-                multiple = math.lcm(multiple, int("".join(map(str, digits)).rstrip("0") or 1))
+def _require_few_remainders(rules: str) -> None:
+    """Raise RuntimeUnsupported if numbers of a schema, or of one in a grammar, are multiples of too large ones."""
+    multiple = 1
+
+    def look(pairs: list[tuple[str, Any]]) -> None:
+        nonlocal multiple
+        for name, value in pairs:
+            if name == "multipleOf" and isinstance(value, int | float):
+                digits = "".join(map(str, Decimal(repr(value)).as_tuple().digits))
+                multiple = math.lcm(multiple, int(digits.rstrip("0") or 1))
             if multiple > _MOST_REMAINDERS:  # together, since several may hold for one number
-                raise ValueError(f"multipleOf {of}: a least common multiple above {_MOST_REMAINDERS:,} takes too long")
-        elif isinstance(each, list | tuple):
-            left += each
+                problem = f"a least common multiple above {_MOST_REMAINDERS:,} takes too long"
+                raise RuntimeUnsupported(f"{name} {value!r:.40}: {problem}")
+            for schema in re.finditer(r"%json\s*", value) if isinstance(value, str) else ():
+                with suppress(ValueError, RecursionError):  # which the parser will say
+                    decoder.raw_decode(value, schema.end())
 
-
-def _unescaped(escape: re.Match[str]) -> str:
-    """A character that GBNF escapes, as the converter reads it: itself, or in ASCII by two digits."""
-    *numbers, hyphen = escape.groups()
-    code = ord("-") if hyphen else int(next(filter(None, numbers), "0"), 16)
-    if not hyphen and (not any(numbers) or code > sys.maxunicode or 0xD800 <= code < 0xE000):
-        return escape[0]
-    return f"\\x{code:02x}" if code < 0x80 else chr(code)
+    decoder = json.JSONDecoder(object_pairs_hook=look)
+    decoder.decode(rules)
 
 
 def literal(tokenizer: Any, text: str) -> str:
@@ -313,13 +288,6 @@ class _Vocabulary:
         ends, special = sorted(self.ends), opened.specials | self.ends
         self.specials = {opened.backend.id_to_token(token) or "": token for token in special}  # no text; id by name
         self.spelled = [opened.shown_bytes_of(i) if i in special else raw for i, raw in enumerate(opened.token_bytes)]
-        # By token: how many digits it begins with, and whether its beginning shows that the text so far does not end in
-        # a JSON number, or that a value ends here. Special tokens are no text.
-        self.leading_digits = np.array([len(raw) - len(raw.lstrip(b"0123456789")) for raw in self.spelled], np.int32)
-        self.most_digits = int(self.leading_digits.max(initial=0))
-        firsts = [b"" if i in special else raw[:1] for i, raw in enumerate(self.spelled)]
-        self.not_in_numbers = np.array([first not in _IN_NUMBERS + _AFTER_NUMBERS for first in firsts], bool)
-        self.after_values = np.array([i in self.ends or first in (b",", b"]", b"}") for i, first in enumerate(firsts)])
         running, spelled = RunningText(opened), self.spelled
 
         class Tokens:

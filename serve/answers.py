@@ -33,7 +33,7 @@ class Prompt(NamedTuple):
 
     tokens: list[int]
     marks: Sequence[int] = ()  # numbers of its tokens, in order, that other prompts may go on from
-    thinks: bool = False  # whether it ends in the marker after which the model reasons
+    reasoning: bool | None = None  # whether it ends in the marker after which a chat's model reasons
     grammar: Grammar | None = None  # of the answer
     empty: bool = False  # whether it has no text, so that the answer's first space is an artificial one
     prediction: PredictionDrafter | None = None  # of the answer
@@ -74,11 +74,12 @@ class Answer:
         self.max_tokens = self.limit(model, options)
         # Where the last message is the assistant's, the answer continues it.
         is_own = prompt.empty if chat is None else chat.messages[-1].role != "assistant"
-        thinks: dict[str, Any] = {"reasoning": chat is not None, "thinks": prompt.thinks}
         ends: dict[str, Any] = {"stop_tokens": model.ends, "max_tokens": self.max_tokens}
         own_text = is_own and not request.constrained
-        self._text = AnswerText(model.tokenizer, request.stop, own_text=own_text, **ends, **thinks)
-        self._splitter = Splitter(model.tokenizer, request.offered, bare=not request.constrained, **thinks)
+        self._text = AnswerText(model.tokenizer, request.stop, own_text=own_text, reasoning=prompt.reasoning, **ends)
+        self._splitter = Splitter(
+            model.tokenizer, request.offered, reasoning=prompt.reasoning, bare=not request.constrained
+        )
         self._waiting: list[TokenLogprobs] = []  # until their text is let through
         self._called = False
         self._one_call = chat is not None and not chat.parallel_tool_calls

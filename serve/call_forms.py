@@ -7,12 +7,15 @@ pattern takes more than linear time for a text, because a user can have a model 
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote
 
 from spectool.runtime.chat_template import has_channels
 from spectool.runtime.mlx_lm_compat import form_of_calls
+from spectool.serve.deltas import Call
+from spectool.serve.request_parts import CUSTOM
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -23,34 +26,29 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 JSON = json.JSONDecoder(strict=False, object_pairs_hook=_unique, parse_constant=int)  # NaN is none
 """Reads JSON with line ends in strings, which models write."""
-CONSTANTS = {"True": "true", "False": "false", "None": "null"}
-"""Python's constants in JSON."""
+_CONSTANTS = {"True": "true", "False": "false", "None": "null"}  # Python's in JSON
 _KINDS = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
 _KINDS[type(None)] = "null"
-Tools = Mapping[str, Any]
-"""The schemas of the arguments of the tools that are offered, by their names; None for a tool without one."""
-Written = tuple[str, Any, str | None]
-"""A call as it was written: its name, its arguments and its identifier."""
-_BESIDE_ARGUMENTS = {"name", "arguments", "parameters", "id", "type"}  # in the JSON of a call
-_NOTHING = re.compile("")
+_ALL_KINDS = {*_KINDS.values()}
+_Written = tuple[str, Any, str | None]  # a call: its name, its arguments and its identifier
 _OBJECTS = re.compile(r"\s*(?:\[\s*)?\{")  # calls in JSON, perhaps in a list
 
 
-def _named(call: Any) -> Written:
+def _named(call: Any) -> _Written:
     """The call that an object in JSON stands for."""
     arguments = next((call[name] for name in ("arguments", "parameters") if call.get(name) is not None), None)
-    if arguments is None and call.keys() - _BESIDE_ARGUMENTS:
+    if arguments is None and call.keys() - {"name", "arguments", "parameters", "id", "type"}:
         raise ValueError("arguments that stand somewhere else would be lost")
     return call["name"], arguments, None
 
 
 class Form:
-    """Calls between a ``start`` and an ``end``, given by regular expressions for what stands around the arguments.
+    """Calls between a ``start`` and an ``end``; without one, another start or the end of the answer ends them.
 
-    ``call`` has the name, and perhaps an id, and ``call_end`` ends the arguments, which are JSON once the text is
-    ``translated``. Or each stands between two ``tags``, of which the first has its name and perhaps its type. All
-    models know calls as objects of JSON, too. ``begins`` say how calls go on after the start, without white space; {}
-    is the name of a tool. Without an ``end``, another start or the end of the answer is one.
+    All models know calls as objects of JSON. Regular expressions give what else stands around the arguments: ``call``
+    has the name, and perhaps an id, and ``call_end`` ends the arguments, which are JSON once the text is
+    ``translated``, or stand between two ``tags``, of which the first has a name and perhaps a type. ``begins`` say how
+    calls go on after the start, without white space; {} is the name of a tool.
 
     A string between tags ends where another argument or the end of the call follows: it may have ends in it, and whole
     arguments, if they are not named as those of the tool: otherwise an argument was not closed, and the call is text.
@@ -69,7 +67,8 @@ class Form:
         bare: Callable[[str], str | None] = str,
     ) -> None:
         argument, value_end = tags
-        self.start, self.end, self.begins = start, end, (*begins, *(("{{", "[{{") if start else ()))
+        self.start, self.end = start, end
+        self.begins = (*begins, "{{", "[{{") if start else begins
         self.verbatim = bool(argument)  # whether strings stand there as they are
         self.closes = bool(call_end) or not argument  # whether calls end by themselves, so that the end may be missing
         # What shows that calls may be whole, and how much of it belongs to them.
@@ -82,27 +81,30 @@ class Form:
         self._call, self._call_end = re.compile(rf"{call}\s*"), re.compile(call_end)
         self._argument, self._value = re.compile(argument), re.compile(value, re.DOTALL)
 
-    def read(self, text: str, tools: Tools) -> tuple[list[Written], str]:
-        """The calls at the beginning of a text, and what follows them; raises errors of all kinds if it has none."""
-        in_json = _OBJECTS.match(text)
-        text = (text if in_json else self._translated(text)).lstrip()
-        calls, in_list = list[Written](), text.startswith("[")
+    def read(self, text: str, tools: Mapping[str, Any]) -> tuple[list[_Written], str]:
+        """The calls at the beginning of a text, and what follows them; raises errors of all kinds if it has none.
+
+        ``tools`` has the schemas of the arguments of those that are offered, by their names; None for one without.
+        """
+        if self is not BARE and _OBJECTS.match(text):
+            return BARE.read(text, tools)
+        text = self._translated(text).lstrip()
+        calls, in_list = list[_Written](), text.startswith("[")
         text = text[in_list:].lstrip()
-        while head := _NOTHING.match(text) if in_json else self._call.match(text):
-            name = "" if in_json else head[1].strip() if self.verbatim else head["name"]
-            if not self.verbatim and name not in tools:  # Gemma 4 writes namespaces that nobody has told it
-                name = re.split("[.:]", name)[-1]
+        while head := self._call.match(text):
+            name = head[1].strip() if self.verbatim else head["name"]
+            name = name if name in tools else re.split("[.:]", name)[-1]  # Gemma 4 makes namespaces up
             try:
-                if self.verbatim and not in_json:
+                if self.verbatim:
                     arguments, place = self._tagged(text, head.end(), tools[name] or {})
                 else:
                     arguments, place = JSON.raw_decode(text, head.end())
             except (ValueError, RecursionError):
                 break
-            if not (end := (_NOTHING if in_json else self._call_end).match(text, place)):
+            if not (found := self._call_end.match(text, place)):
                 break
-            calls.append(_named(arguments) if in_json else (name, arguments, head.groupdict().get("id")))
-            text = text[end.end() :].lstrip()
+            calls.append(_named(arguments) if self is BARE else (name, arguments, head.groupdict().get("id")))
+            text = text[found.end() :].lstrip()
             text = text.removeprefix(",").lstrip() if in_list else text
         if in_list:  # which has to end
             text = text[1:] if text.startswith("]") else f"[{text}"
@@ -123,50 +125,44 @@ class Form:
                 given = JSON.decode(value)
             else:
                 among = {"type": kinds[0]} if any(kinds) else own.get(name.strip(), schema.get("additionalProperties"))
-                given = {name.strip(): typed(value, among, schema)}
+                given = {name.strip(): _typed(value, among, schema)}
             arguments, place = _unique([*arguments.items(), *given.items()]), found.end()
         return arguments, place
 
 
-def typed(text: str, schema: Any, root: Mapping[str, Any]) -> Any:
-    """The value that is written like this: a string where ``schema``, a part of ``root``, allows one and it is no JSON.
-
-    Raises:
-        ValueError: It is of no type that is allowed.
-    """
-    kinds = _kinds(schema, root, set()) or {*_KINDS.values()}
-    try:
-        value = JSON.decode(text if "string" in kinds else CONSTANTS.get(text.strip(), text))
-    except (ValueError, RecursionError):
-        value = ""
-    fits = _KINDS[type(value)] in kinds or ("integer" in kinds and isinstance(value, float) and value.is_integer())
-    exact = "string" not in kinds or isinstance(value, list | dict) or json.dumps(value) == text
-    if fits and exact and not isinstance(value, str):
-        return value
+def _typed(text: str, schema: Any, root: Mapping[str, Any]) -> Any:
+    """The value that is written like this: a string where ``schema``, a part of ``root``, has one and it is no JSON."""
+    kinds = _kinds(schema, root)
+    with suppress(ValueError, RecursionError):
+        value = JSON.decode(text if "string" in kinds else _CONSTANTS.get(text.strip(), text))
+        fits = _KINDS[type(value)] in kinds or ("integer" in kinds and isinstance(value, float) and value.is_integer())
+        exact = "string" not in kinds or isinstance(value, list | dict) or json.dumps(value) == text
+        if fits and exact and not isinstance(value, str):
+            return value
     if "string" not in kinds:
         raise ValueError(f"{text!r} is none of {kinds}")
     return text
 
 
-def _kinds(schema: Any, root: Mapping[str, Any], seen: set[int]) -> set[str]:
-    """The types of JSON that a part of the schema ``root`` allows: all of them if it does not say.
-
-    Parts that were ``seen`` before add nothing, so that references may be many, and go round in circles.
-    """
-    said = schema if isinstance(schema, dict) else {}
-    if said and id(said) in seen:
-        return set()
-    seen.add(id(said))
-    values = said.get("enum") or ([said["const"]] if "const" in said else [])
-    given = said.get("type") or [_KINDS[type(value)] for value in values]
-    kinds = {given} if isinstance(given, str) else set(given)
-    choices = [each for name in ("anyOf", "oneOf", "allOf") for each in said.get(name, ())]
-    choices += [_pointed_to(said["$ref"], root)] if "$ref" in said else []
-    if choices and not kinds:
-        kinds = set[str]().union(*(_kinds(each, root, seen) for each in choices))
-    else:
-        kinds = kinds & {*_KINDS.values()} or {*_KINDS.values()}
-    return kinds | ({"null"} if said.get("nullable") else set()) | ({"integer"} if "number" in kinds else set())
+def _kinds(schema: Any, root: Mapping[str, Any]) -> set[str]:
+    """The types of JSON that a part of the schema ``root`` allows: all of them if it does not say."""
+    kinds, parts, seen = set[str](), [schema], set[int]()
+    while parts:
+        said = part if isinstance(part := parts.pop(), dict) else {}
+        if said and id(said) in seen:  # references may be many, and go round in circles
+            continue
+        seen.add(id(said))
+        values = said.get("enum") or ([said["const"]] if "const" in said else [])
+        given = said.get("type") or [_KINDS[type(value)] for value in values]
+        own = {given} if isinstance(given, str) else set(given)
+        choices = [each for name in ("anyOf", "oneOf", "allOf") for each in said.get(name, ())]
+        choices += [_pointed_to(said["$ref"], root)] if "$ref" in said else []
+        if choices and not own:
+            parts += choices
+        else:
+            kinds |= own & _ALL_KINDS or _ALL_KINDS
+        kinds |= {"null"} if said.get("nullable") else set()
+    return kinds | ({"integer"} if "number" in kinds else set()) or _ALL_KINDS
 
 
 def _pointed_to(reference: str, root: Any) -> Any:
@@ -202,7 +198,7 @@ def _as_json(text: str) -> str:
             other = {'"': r"\"", r"\'": "'"}
             return '"' + re.sub(r"\\.|\"", lambda each: other.get(each[0], each[0]), part[kind], flags=re.DOTALL) + '"'
         if kind in ("closed", "constant"):
-            return CONSTANTS.get(part[kind], "}")
+            return _CONSTANTS.get(part[kind], "}")
         return part[kind] if kind == "cut" else json.dumps(part[kind]) + {"function": "{", "key": ":"}.get(kind, "")
 
     return _LIKE_JSON.sub(translated, text)
@@ -242,8 +238,8 @@ def _invoked(block: str, prefix: str = "") -> tuple[Form, ...]:
     return (Form(f"<{block}>", f"</{block}>", f"<{prefix}invoke", call=call, call_end=end, tags=tags),)
 
 
-BARE = Form("", "", *(fence + '{{"name":"{}"' for fence in ("", "```", "```json")))
-"""That of calls without markers, in an answer that is nothing else."""
+BARE = Form("", "", *(fence + '{{"name":"{}"' for fence in ("", "```", "```json")), call=r"(?P<name>)(?=\{)")
+"""That of objects of JSON, which may be without markers in an answer that is nothing else."""
 FORMS: dict[str, tuple[Form, ...]] = {
     "json_tools": (Form("<tool_call>", "</tool_call>"),),
     "mistral": (Form("[TOOL_CALLS]", "", "{}[ARGS]", "{}[CALL_ID]", "{}{{", call=_MISTRAL),),
@@ -267,8 +263,67 @@ FORMS: dict[str, tuple[Form, ...]] = {
 """The table, by mlx-lm's names of its parsers."""
 
 
-def forms_of(tokenizer: Any) -> tuple[Form, ...]:
-    """The forms in which a model writes calls, by the parser that mlx-lm chose for it; none where it has none."""
-    if not (kind := form_of_calls(tokenizer)):
-        return (_HARMONY,) if has_channels(tokenizer) else ()
-    return FORMS.get(kind, (Form(tokenizer.tool_call_start, tokenizer.tool_call_end),))
+class CallReader:
+    """Reads the calls in one answer."""
+
+    def __init__(self, tokenizer: Any, tools: Sequence[Mapping[str, Any]]) -> None:
+        """Begin an answer to a request that offers ``tools``; ``forms`` has those of its calls by their starts."""
+        forms: tuple[Form, ...] = (_HARMONY,) if has_channels(tokenizer) else ()
+        if kind := form_of_calls(tokenizer):
+            forms = FORMS.get(kind, (Form(tokenizer.tool_call_start, tokenizer.tool_call_end),))
+        self.forms = {form.start: form for form in forms} if tools else {}
+        self._tools = {tool["function"]["name"]: tool["function"].get("parameters") for tool in tools}
+        names = ["".join(json.dumps(name, ensure_ascii=False)[1:-1].split()) for name in self._tools]
+        self._begins = {
+            form: [each.format(name) for each in form.begins for name in names] for form in (BARE, *self.forms.values())
+        }
+
+    def begins(self, form: Form, text: str) -> bool | None:
+        """Whether a text after a start is the beginning of calls; None if it is too short to tell."""
+        begins = self._begins[form]
+        # Only the beginning is compared, because this is done for every token.
+        begun = "".join(text.lstrip()[: 2 * max(map(len, begins))].split())
+        if any(begun.startswith(each) for each in begins):
+            return True
+        return None if any(each.startswith(begun) for each in begins) else False
+
+    def whole(self, form: Form, text: str) -> tuple[list[Call], str]:
+        """The calls that a text consists of up to the end of its form, and what follows; none if more stands there."""
+        has_end = form.end and (form.end in text if form.verbatim else text.endswith(form.end))
+        body, _, after = text.rpartition(form.end) if has_end else (text, "", "")
+        calls, rest = self.parsed(form, body) if has_end or form.closes else ([], "")
+        return ([], text) if form.end and rest.strip() else (calls, rest + after)
+
+    def parsed(self, form: Form, text: str) -> tuple[list[Call], str]:
+        """The calls at the beginning of a text, and what follows; none if one of them is of nothing that is offered."""
+        try:
+            calls, rest = form.read(text, self._tools)
+            return [Call(own_id or "", name, self._checked(name, given)) for name, given, own_id in calls], rest
+        except Exception:  # models write anything
+            return [], text
+
+    def _checked(self, name: str, given: Any) -> str:
+        arguments = (_input_of if self._tools[name] == CUSTOM else _object_of)(given)
+        written = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+        # JSON can escape half of a surrogate pair, which UTF-8 does not have.
+        return written.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _object_of(arguments: Any) -> dict[str, Any]:
+    """The arguments of a call, which may be an object, JSON of one, or left out."""
+    if isinstance(arguments, str):
+        arguments = JSON.decode(arguments) if arguments.strip() else None
+    if not isinstance(arguments, dict | None):
+        raise ValueError
+    return arguments or {}
+
+
+def _input_of(arguments: Any) -> dict[str, str]:
+    """The arguments of a custom tool's call: its text, which models also give by itself or under another name."""
+    with suppress(ValueError):
+        arguments = _object_of(arguments)
+    if isinstance(arguments, dict):
+        (arguments,) = [arguments["input"]] if isinstance(arguments.get("input"), str) else arguments.values()
+    if not isinstance(arguments, str):
+        raise ValueError
+    return {"input": arguments}

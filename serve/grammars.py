@@ -7,6 +7,7 @@ the model decides whether to call, only a strict tool's calls are: an answer is 
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from llguidance import LLMatcher
@@ -42,30 +43,31 @@ FORMS = {
 }
 _GAP = r"[ \t\n]{0,40}"  # white space around calls
 _ANYTHING = "/(?s:.*)/"
-_STRICT = "tools.function.strict"
-_Rules = list[dict[str, Any]]
+_Rule = dict[str, Any]
 
 
-def grammar_of(request: GenerationRequest, model: LoadedModel, *, thinks: bool) -> Grammar | None:
-    """The grammar of the answers to a request; ``thinks`` says that reasoning comes first.
+def grammar_of(request: GenerationRequest, model: LoadedModel, reasoning: bool | None) -> Grammar | None:
+    """The grammar of the answers to a request; ``reasoning`` is that of `Grammar`.
 
     There is none where tools are strict, and calls of this model are of a form that is not enforced; the request notes
     this. Takes up to seconds where the tokenizer was not used for this before.
     """
-    chat = request if isinstance(request, ChatRequest) else None
+    chat, tokenizer = request if isinstance(request, ChatRequest) else None, model.tokenizer
     try:
-        rules = _text(request.form, request) if request.form and request.callable_names is None else []
         if chat is not None and chat.callable_names is not None:
-            rules = _required_calls(chat, model)
-        elif chat is not None and (strict := _strict_calls(chat, model, rules)):
-            rules = strict
-        elif rules and request.offered and model.tokenizer.has_tool_calling:
-            rules = _or_calls(model.tokenizer, rules)
-        elif rules and request.offered:  # in channels
+            return Grammar(tokenizer, "rules", _calls(chat, model, []), reasoning=reasoning)
+        text = _text(request.form, request) if request.form else []
+        if chat is not None and chat.has_strict_tools:
+            with suppress(RuntimeUnsupported, RequestRefused):
+                return Grammar(tokenizer, "rules", _calls(chat, model, text), reasoning=reasoning)
+            chat.without_effect.add("tools.function.strict")
+        if text and request.offered and tokenizer.has_tool_calling:  # calls in any form between the markers
+            begin, end = literal(tokenizer, tokenizer.tool_call_start), tokenizer.tool_call_end
+            called = free_up_to(tokenizer, end, "called") if end else f"called: {_ANYTHING}"
+            text = [{"lark_grammar": f'start: @text | ({begin} called "\\n"?)+\n{called}'}, *_named("text", text)]
+        elif text and request.offered:  # in channels
             request.without_effect.add("tools")
-        if not rules:
-            return None
-        return Grammar(model.tokenizer, "rules", rules, reasoning=None if chat is None else thinks)
+        return Grammar(tokenizer, "rules", text, reasoning=reasoning) if text else None
     except RuntimeUnsupported as error:
         raise wrong_grammar(request, error) from error
 
@@ -78,7 +80,7 @@ def wrong_grammar(request: GenerationRequest, error: RuntimeUnsupported) -> Requ
     return wrong_field(field, name + str(error).removeprefix("rules: ").removeprefix("grammar: "))
 
 
-def _text(form: Form, request: GenerationRequest) -> _Rules:
+def _text(form: Form, request: GenerationRequest) -> list[_Rule]:
     """The rules of a text. Annotations in a schema that cannot be enforced are left out, and the request notes which.
 
     A format is an annotation by JSON Schema's definition. ``uniqueItems`` is none, so a strict schema that has it is
@@ -98,10 +100,11 @@ def _text(form: Form, request: GenerationRequest) -> _Rules:
     return lenient
 
 
-def _arguments(function: dict[str, Any], request: GenerationRequest) -> _Rules:
+def _arguments(function: dict[str, Any], request: GenerationRequest) -> list[_Rule]:
     """The rules of a call's arguments, which are an object whatever the schema of the tool says in addition."""
-    given = function.get("parameters")
-    schema = {"additionalProperties": False} if given is None else given
+    schema = function.get("parameters")
+    if schema is None:
+        schema = {"additionalProperties": False}
     if isinstance(schema, dict):
         kinds = schema.get("type", "object")
         if "object" not in (kinds if isinstance(kinds, list) else [kinds]):
@@ -111,104 +114,69 @@ def _arguments(function: dict[str, Any], request: GenerationRequest) -> _Rules:
     return _text(Form("tools", "json_schema", schema, function.get("strict") is True), request)
 
 
+def _named(name: str, rules: Sequence[_Rule]) -> list[_Rule]:
+    """Rules to which others refer by this name."""
+    return [{**rule, "name": name} if rule is rules[0] else rule for rule in rules]
+
+
 def _form_of(tokenizer: Any) -> str:
     """The form in which a model writes calls, by its parser's name."""
     kind = form_of_calls(tokenizer)
     return "mistral[ARGS]" if kind == "mistral" and "[ARGS]" in tokenizer.get_vocab() else kind
 
 
-def _calls(functions: Sequence[dict[str, Any]], several: bool, model: LoadedModel) -> str:
-    """The rules of one call, or of several, after their marker, with arguments by the number of the tool."""
+def _calls(chat: ChatRequest, model: LoadedModel, text: list[_Rule]) -> list[_Rule]:
+    """The rules of the calls that are required or, where the model decides, of an answer whose calls fit strict tools.
+
+    ``text`` has the rules of an answer without calls; where there are none, it is free before and after calls.
+    """
     tokenizer, kind = model.tokenizer, _form_of(model.tokenizer)
-    form = FORMS[kind]
+    offered = {tool["function"]["name"]: tool["function"] for tool in chat.offered}
+    names = list(offered) if chat.callable_names is None else chat.callable_names
+    if not names or not set(names) <= offered.keys():
+        raise wrong_field("tool_choice", f"expected the name of one of the tools, got {names or 'no tools'}")
+    if kind not in FORMS:
+        raise wrong_field("tool_choice", f"cannot be enforced for {model.name}; use auto or none")
+    form, marker = FORMS[kind], literal(tokenizer, tokenizer.tool_call_start)
     begin = literal(tokenizer, form.begin.removeprefix(tokenizer.tool_call_start))
     between, end, after = (literal(tokenizer, part) for part in (form.between, form.end, form.after))
-    lines = [
-        f"calls: {begin} call {f'({between} call)*' if several else ''} {end}",
-        "call: " + " | ".join(f"call{i}" for i in range(len(functions))),
-    ]
-    for i, name in enumerate(function["name"] for function in functions):
-        if "[ARGS]" in kind and not re.fullmatch(r"[^\s\[\]{}]+", name):
-            raise wrong_field(
-                "tools", f"expected names without spaces and brackets for {model.name}, got {quoted(name)}"
-            )
+    if chat.callable_names is not None:
+        lines = [f"start: {marker} calls"]
+    elif text:
+        lines = [f"start: @text | ({marker} calls gap)+", f"gap: /{_GAP}/"]
+    else:
+        lines = _free_around_calls(tokenizer, marker, names)
+    several = f"({between} call)*" if chat.parallel_tool_calls and isinstance(chat.tool_choice, str) else ""
+    lines += [f"calls: {begin} call {several} {end}", "call: " + " | ".join(f"call{i}" for i in range(len(names)))]
+    tools = list[_Rule]()
+    for i, name in enumerate(names):
         written = name if "[ARGS]" in kind else json.dumps(name, ensure_ascii=False)[1:-1]
         lines.append(f"call{i}: {literal(tokenizer, form.before.replace('{}', written))} @tool{i} {after}")
-    return "\n".join(lines)
+        follows = chat.callable_names is not None or offered[name].get("strict")
+        schema = _arguments(offered[name], chat) if follows else rules_of("json_schema", {"type": "object"})
+        tools += _named(f"tool{i}", schema)
+    return [{"lark_grammar": "\n".join(lines)}, *_named("text", text), *tools]
 
 
-def _required_calls(chat: ChatRequest, model: LoadedModel) -> _Rules:
-    """The rules of one call or, where one of several tools has to be called, of one or more."""
-    known, names = {tool["function"]["name"]: tool["function"] for tool in chat.offered}, chat.callable_names
-    if not names or not set(names) <= known.keys():
-        raise wrong_field("tool_choice", f"expected the name of one of the tools, got {names or 'no tools'}")
-    if _form_of(model.tokenizer) not in FORMS:
-        raise wrong_field("tool_choice", f"cannot be enforced for {model.name}; use auto or none")
-    functions = [known[name] for name in names]
-    calls = _calls(functions, chat.tool_choice == "required" and chat.parallel_tool_calls, model)
-    arguments = [{**_arguments(function, chat)[0], "name": f"tool{i}"} for i, function in enumerate(functions)]
-    marker = literal(model.tokenizer, model.tokenizer.tool_call_start)
-    return [{"lark_grammar": f"start: {marker} calls\n{calls}"}, *arguments]
+def _free_around_calls(tokenizer: Any, marker: str, names: Sequence[str]) -> list[str]:
+    """What begins the grammar of an answer that is free before and after ``calls``, which stand after a ``marker``.
 
-
-def _strict_calls(chat: ChatRequest, model: LoadedModel, text: _Rules) -> _Rules:
-    """The rules of an answer whose calls fit the schemas of strict tools, and that is free before and after them.
-
-    ``text`` has the rules of an answer without calls; none where it is free. Models also write calls as bare JSON, but
-    only at the beginning of an answer. None if no tool's schema can be enforced.
+    Models also write calls as bare JSON, but only at the beginning of an answer.
     """
-    tokenizer, functions = model.tokenizer, [tool["function"] for tool in chat.offered]
-    if not chat.has_strict_tools or _form_of(tokenizer) not in FORMS:
-        chat.without_effect.update([_STRICT] * chat.has_strict_tools)
-        return []
-    schemas = [_enforceable(function, chat, tokenizer) for function in functions]
-    if not any(schemas):
-        return []
-    anything = rules_of("json_schema", {"type": "object"})
-    tools = [{**(schema or anything)[0], "name": f"tool{i}"} for i, schema in enumerate(schemas)]
-    calls, marker = _calls(functions, chat.parallel_tool_calls, model), literal(tokenizer, tokenizer.tool_call_start)
-    if text:
-        start = f"start: @text | ({marker} calls gap)+\ngap: /{_GAP}/\n{calls}"
-        return [{"lark_grammar": start}, {**text[0], "name": "text"}, *text[1:], *tools]
-    names = [json.dumps(function["name"], ensure_ascii=False) for function in functions]
     # With the fence, because the parser follows the longest terminal, and the text is another that begins like this.
-    fence = f"{_GAP}(```(json)?{_GAP})?"
-    bare = [rf'{fence}\{{{_GAP}"name"{_GAP}:{_GAP}{re.escape(name)}'.replace("/", r"\/") for name in names]
+    quotes = [re.escape(json.dumps(name, ensure_ascii=False)).replace("/", r"\/") for name in names]
+    bare = [rf'{_GAP}(```(json)?{_GAP})?\{{{_GAP}"name"{_GAP}:{_GAP}{name}' for name in quotes]
     no_bare = f"& ~/({'|'.join(bare)})(?s:.*)/"
     no_call = "" if marker.startswith("<") else f"& ~/(?s:.*{re.escape(tokenizer.tool_call_start)}.*)/"
-    lines = [
+    arguments = rf'{_GAP},{_GAP}"(arguments|parameters)"{_GAP}:{_GAP}'
+    return [
         "start: FIRST | first calls (next calls)* REST | bare",
         f"FIRST: {_ANYTHING} {no_bare} {no_call}",
         f"REST: {_ANYTHING} {no_call}",
         free_up_to(tokenizer, tokenizer.tool_call_start, "first", f"{_ANYTHING} {no_bare}"),
         free_up_to(tokenizer, tokenizer.tool_call_start, "next"),
-        "bare: (" + " | ".join(f"BARE{i} rest{i}" for i in range(len(tools))) + ")+ CLOSED",
-        f"CLOSED: /{_GAP}(```)?{_GAP}/",
-        f"gap: /{_GAP}/",
-        calls,
+        "bare: (" + " | ".join(f"BARE{i} @tool{i} CLOSED" for i in range(len(names))) + ")+ END",
+        *(f"BARE{i}: /{each}{arguments}/" for i, each in enumerate(bare)),
+        rf"CLOSED: /{_GAP}\}}/",
+        f"END: /{_GAP}(```)?{_GAP}/",
     ]
-    for i, each in enumerate(bare):
-        lines.append(f"BARE{i}: /{each}/")
-        lines.append(f'rest{i}: gap "," gap ("\\"arguments\\"" | "\\"parameters\\"") gap ":" gap @tool{i} gap "}}"')
-    return [{"lark_grammar": "\n".join(lines)}, *tools]
-
-
-def _enforceable(function: dict[str, Any], chat: ChatRequest, tokenizer: Any) -> _Rules:
-    """The rules of a strict tool's arguments; none where it is not strict, or this cannot be enforced."""
-    if not function.get("strict"):
-        return []
-    try:
-        rules = _arguments(function, chat)
-        Grammar(tokenizer, "rules", rules)
-        return rules
-    except (RuntimeUnsupported, RequestRefused):
-        chat.without_effect.add(_STRICT)
-        return []
-
-
-def _or_calls(tokenizer: Any, text: _Rules) -> _Rules:
-    """The rules of an answer, or of calls in any form between the markers of the model."""
-    begin, end = literal(tokenizer, tokenizer.tool_call_start), tokenizer.tool_call_end
-    called = free_up_to(tokenizer, end, "called") if end else f"called: {_ANYTHING}"
-    start = f'start: @text | ({begin} called "\\n"?)+\n{called}'
-    return [{"lark_grammar": start}, {**text[0], "name": "text"}, *text[1:]]

@@ -35,7 +35,7 @@ def read_prompts(request: GenerationRequest, model: LoadedModel, options: Server
         raise RequestRefused(400, str(error), param=error.name) from error
     if not request.needs_grammar:
         return prompts
-    grammar = grammar_of(request, model, thinks=prompts[0].thinks)
+    grammar = grammar_of(request, model, prompts[0].reasoning)
     return [prompt._replace(grammar=grammar) for prompt in prompts]
 
 

@@ -1,21 +1,21 @@
 """The text of an answer, put together from the bytes of its tokens, and where it ends."""
 
 import codecs
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from spectool import TokenizerError
 from spectool.runtime.chat_template import has_channels
-from spectool.runtime.decoding.stop_strings import StopStrings
+from spectool.runtime.decoding.marked_text import MarkedText
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
 _known: WeakKeyDictionary[Any, Tokenizer | None] = WeakKeyDictionary()
 
 
-class AnswerText:
+class AnswerText(MarkedText):
     """Tokens into text, up to a stop token, a number of tokens or a stop string.
 
     A character whose bytes are incomplete is held back until the next token, and so is what may be the beginning of a
@@ -25,20 +25,21 @@ class AnswerText:
     def __init__(
         self,
         tokenizer: Any,
-        stop_strings: Sequence[str] = (),
+        stop_strings: str | Sequence[str] = (),
         *,
         stop_tokens: Collection[int] = (),
         max_tokens: int = -1,
         own_text: bool = False,
-        reasoning: bool = False,
-        thinks: bool = False,
+        reasoning: bool | None = None,
     ) -> None:
         """Begin an answer in the tokens of mlx-lm's ``TokenizerWrapper``; its ends are those of `stream_generate`.
 
-        If it is ``own_text``, not the continuation of another one, its first space is left out where the tokenizer
-        begins every text with a space. With ``reasoning``, stop strings do not end what the model thinks before it
-        answers; it ``thinks`` from the beginning if the prompt ends in the marker of that.
+        It stops before the stop string that ends first and, of several that end there, begins first. With
+        ``reasoning``, which is that of `Grammar`, those in what the model thinks before it answers, and in line ends
+        after that, do not count. If it is ``own_text``, not the continuation of another one, its first space is left
+        out where the tokenizer begins every text with a space.
         """
+        super().__init__()
         self.written = self.certain = 0  # characters so far, and those that are not held back
         self.end: str | None = None  # "stop" or "length", as mlx-lm has it; None as long as the answer goes on
         self.stopped_by = ""  # the stop string that ended it
@@ -47,10 +48,12 @@ class AnswerText:
         self._tokenizer, self._detokenizer = tokenizer, tokenizer.detokenizer
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._left_out = " " if own_text and self._tokens and self._tokens.leading_space else ""
-        markers = [tokenizer.think_start or "", tokenizer.think_end or ""]
+        begin, *ends = tokenizer.think_start, tokenizer.think_end
         if has_channels(tokenizer):
-            markers = ["<|channel|>", "<|channel|>final", "<|message|>"]
-        self._stops = StopStrings(stop_strings, reasoning=markers if reasoning else ("", ""), thinks=thinks)
+            begin, *ends = "<|channel|>", "<|channel|>final", "<|message|>"
+        self._stop_strings = list(filter(None, [stop_strings] if isinstance(stop_strings, str) else stop_strings))
+        marked = reasoning is not None and begin and all(ends) and self._stop_strings
+        self._reasoning = ("" if reasoning else begin, *ends) if marked else ()
 
     def add(self, token: int) -> str:
         """The text that is certain now that ``token`` is there; all of it if it ends the answer."""
@@ -78,11 +81,21 @@ class AnswerText:
         if text:
             text, self._left_out = text.removeprefix(self._left_out), ""
         self.written += len(text)
-        certain, self.stopped_by = self._stops.add(text, last)
-        if self.stopped_by:
-            self.end = "stop"
-        self.certain += len(certain)
-        return certain
+        self._gained = ""
+        self._extend(text, last)
+        self.certain += len(self._gained)
+        return self._gained
+
+    def _take_apart(self) -> Iterator[None]:
+        if self._reasoning and (yield from self._begins_with(self._reasoning[0])):
+            for end in self._reasoning[1:]:
+                self._write((yield from self._write_up_to(end)))
+            self._write((yield from self._line_ends()))
+        self.stopped_by = yield from self._write_up_to(*self._stop_strings)
+        self.end = "stop"
+
+    def _write(self, text: str) -> None:
+        self._gained += text
 
     def _read(self, token: int | None, last: bool) -> str:
         if self._tokens is not None:
@@ -100,8 +113,7 @@ def encode_answer(tokenizer: Any, text: str) -> list[int]:
     tokens = _with_token_bytes(tokenizer)
     # Such a tokenizer puts a space before every text, also before one that has it because it continues another.
     own = text.removeprefix(" ") if tokens and tokens.leading_space else text
-    ids: list[int] = tokenizer.encode(own, add_special_tokens=False)
-    return ids
+    return list(tokenizer.encode(own, add_special_tokens=False))
 
 
 def _with_token_bytes(tokenizer: Any) -> Tokenizer | None:

@@ -65,7 +65,7 @@ def tokenizer_of(kind: str, **own: Any) -> Any:
 
 
 def splitter_of(kind: str, tools: Any = TOOLS, *, bare: bool = True, **own: Any) -> Splitter:
-    return Splitter(tokenizer_of(kind, **own), tools, reasoning=True, thinks=False, bare=bare)
+    return Splitter(tokenizer_of(kind, **own), tools, reasoning=False, bare=bare)
 
 
 def added(splitter: Splitter, text: str, size: int = 10**6, cut: bool = False) -> Delta:

@@ -321,7 +321,7 @@ def left_out(chatting: Server, schema: Any, strict: bool = False) -> list[str]:
     """What has no effect in an answer of this schema; it has to be enforced but for that."""
     form = {"type": "json_schema", "json_schema": {"name": "a", "strict": strict, "schema": schema}}
     request = checked(ChatRequest, {**USER, "response_format": form})
-    assert grammar_of(request, chatting.engine.model, thinks=False)
+    assert grammar_of(request, chatting.engine.model, reasoning=False)
     return sorted(request.without_effect)
 
 
@@ -343,7 +343,7 @@ def test_annotations_of_a_schema_are_left_out_and_named(chatting: Server) -> Non
     function = {"name": "f", "parameters": {"properties": {"a": {"format": "path"}}}}
     asked = {**USER, "tools": [{"type": "function", "function": function}], "tool_choice": "required"}
     request = checked(ChatRequest, asked)
-    assert grammar_of(request, chatting.engine.model, thinks=False)
+    assert grammar_of(request, chatting.engine.model, reasoning=False)
     assert sorted(request.without_effect) == ["tools.format.path"]
 
 

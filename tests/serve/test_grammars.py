@@ -162,7 +162,7 @@ def enforced(server: Server, tool: dict[str, Any], text: str) -> bool:
     """Whether an answer that has to call ``tool`` may be ``text``, to its end."""
     model, function = server.engine.model, {"type": "function", "function": tool}
     request = ChatRequest(messages=MESSAGES, tools=[function], tool_choice=named(tool["name"]))  # type: ignore[list-item]
-    return follows(server, grammar_of(request, model, thinks=False), text)
+    return follows(server, grammar_of(request, model, reasoning=False), text)
 
 
 def follows(server: Server, grammar: Grammar | None, text: str) -> bool:
@@ -197,7 +197,7 @@ def test_a_call_of_a_strict_tool_fits_its_schema_where_the_model_decides_to_make
         monkeypatch.setattr(tokenizer, "_tool_call_end", "")
         monkeypatch.setattr(grammars, "_form_of", lambda _: kind)
     form, request = FORMS[kind], strict_and_not()
-    grammar = grammar_of(request, chatting.engine.model, thinks=False)
+    grammar = grammar_of(request, chatting.engine.model, reasoning=False)
     fits, wrong = '{"city": "Kraków"}', '{"city": "Kraków", "foo": true}'
 
     def called(name: str, *arguments: str) -> str:
@@ -233,7 +233,7 @@ def test_a_call_of_a_strict_tool_fits_its_schema_where_the_model_decides_to_make
 def test_an_answer_of_a_schema_may_be_a_strict_call_instead(chatting: Server) -> None:
     request = strict_and_not()
     form = {"response_format": FORM, "messages": MESSAGES, "tools": [tool.model_dump() for tool in request.tools]}
-    grammar = grammar_of(checked(ChatRequest, form), chatting.engine.model, thinks=False)
+    grammar = grammar_of(checked(ChatRequest, form), chatting.engine.model, reasoning=False)
     for text, follow in {
         '{"imię": "Ala", "wiek": 3}': True,
         call_of("weather", '{"city": "Kraków"}') * 2: True,
@@ -246,15 +246,15 @@ def test_an_answer_of_a_schema_may_be_a_strict_call_instead(chatting: Server) ->
 
 def test_a_strict_tool_that_cannot_be_enforced_is_named(chatting: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     request = strict_and_not({"type": "object", "propertyNames": {"pattern": "a"}})
-    assert grammar_of(request, chatting.engine.model, thinks=False) is None
+    assert grammar_of(request, chatting.engine.model, reasoning=False) is None
     assert sorted(request.without_effect) == ["tools.function.strict"]
     monkeypatch.setattr(grammars, "_form_of", lambda _: "glm47")
     request = strict_and_not()
-    assert grammar_of(request, chatting.engine.model, thinks=False) is None
+    assert grammar_of(request, chatting.engine.model, reasoning=False) is None
     assert sorted(request.without_effect) == ["tools.function.strict"]
     monkeypatch.setattr(chatting.engine.model.tokenizer, "_tool_call_start", None)  # as GPT-OSS, which has channels
     request = checked(ChatRequest, {"messages": MESSAGES, "tools": TOOL, "response_format": FORM})
-    assert grammar_of(request, chatting.engine.model, thinks=False) is not None
+    assert grammar_of(request, chatting.engine.model, reasoning=False) is not None
     assert sorted(request.without_effect) == ["tools"]
 
 

@@ -4,24 +4,38 @@ import doctest
 import random
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from spectool.runtime import loading
-from spectool.runtime.decoding import stop_strings, streaming
-from spectool.runtime.decoding.stop_strings import StopStrings
+from spectool.runtime.decoding import streaming
+from spectool.runtime.decoding.answer_text import AnswerText
 from spectool.runtime.policy import candidate
 
 
-def let_through(stops: StopStrings, pieces: Sequence[str]) -> tuple[str, str]:
+class Tokenizer:
+    detokenizer, think_start, think_end = None, "<think>", "</think>"
+
+
+class Pieces(AnswerText):
+    """An answer whose tokens are pieces of text."""
+
+    def __init__(self, stops: Sequence[str], reasoning: bool | None = None) -> None:
+        super().__init__(Tokenizer(), stops, reasoning=reasoning)
+
+    def _read(self, token: Any, last: bool) -> str:
+        return token or ""
+
+
+def let_through(text: Pieces, pieces: Sequence[Any]) -> tuple[str, str]:
     """Return what comes out of the pieces of a text, and the stop string that was reached."""
-    shown = found = ""
-    for number, piece in enumerate(pieces, 1):
-        certain, found = stops.add(piece, last=number == len(pieces))
-        shown += certain
-        if found:
-            break
-    return shown, found
+    shown = ""
+    for piece in pieces:
+        shown += text.add(piece)
+        if text.end:
+            return shown, text.stopped_by
+    return shown + text.finish(), text.stopped_by
 
 
 def test_the_same_as_looking_at_the_whole_text() -> None:
@@ -34,19 +48,17 @@ def test_the_same_as_looking_at_the_whole_text() -> None:
         ends = [(text.find(stop) + len(stop), text.find(stop)) for stop in stops if stop and stop in text]
         cuts = sorted(rng.choices(range(len(text) + 1), k=8))
         pieces = [text[begin:end] for begin, end in pairwise([0, *cuts, len(text)])]
-        shown, reached = let_through(StopStrings(stops), pieces)
+        shown, reached = let_through(Pieces(stops), pieces)
         assert bool(reached) == bool(ends), (text, stops)
         assert shown == (text[: min(ends)[1]] if ends else text), (text, stops)
 
 
 def test_only_what_may_begin_a_stop_is_held_back() -> None:
-    stops = StopStrings(["\n\n", "Koniec"])
-    assert stops.add("Zdanie.\n") == ("Zdanie.", "")
-    assert stops.add("Dalej Kon") == ("\nDalej ", "")
-    assert stops.add("", last=True) == ("Kon", "")
+    text: Any = Pieces(["\n\n", "Koniec"])
+    assert [text.add("Zdanie.\n"), text.add("Dalej Kon"), text.finish()] == ["Zdanie.", "\nDalej ", "Kon"]
 
 
-@pytest.mark.parametrize("module", [candidate, loading, stop_strings, streaming])
+@pytest.mark.parametrize("module", [candidate, loading, streaming])
 def test_examples_run(module: object) -> None:
     failed, tried = doctest.testmod(module)
     assert tried and not failed
@@ -66,6 +78,5 @@ def test_examples_run(module: object) -> None:
 )
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_a_stop_string_in_reasoning_ends_nothing(text: str, thinks: bool, shown: str, string: str, size: int) -> None:
-    stops = StopStrings(["END", "\n\n"], reasoning=("<think>", "</think>"), thinks=thinks)
-    pieces = [*(text[at : at + size] for at in range(0, len(text), size)), ""]
-    assert let_through(stops, pieces) == (shown, string)
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    assert let_through(Pieces(["END", "\n\n"], thinks), pieces) == (shown, string)
