@@ -37,5 +37,5 @@ def largest_within(
         elif high - low < _CLOSEST * high:
             break
         else:
-            number = guess if low < guess < high and trial % 3 else (low + high) / 2
+            number = guess if low < guess < high and trial % 6 < 4 else (low + high) / 2
     return fitting

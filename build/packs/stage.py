@@ -62,7 +62,7 @@ def build_pack(
     progress("choosing n-grams")
     first = options.max_bytes / _BYTES_AN_NGRAM
     fitting = largest_within(
-        options.max_bytes, first, len(candidates), lambda most: _arrays(candidates.best(int(most)))
+        options.max_bytes, first, len(candidates), lambda most: _arrays(candidates.best(max(1, int(most))))
     )
     if fitting is None:
         raise SpectoolError(f"{out}: nothing fits in {options.max_bytes:,} bytes. Give a larger --max-bytes")
