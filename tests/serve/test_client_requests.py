@@ -269,16 +269,15 @@ def test_own_items_of_responses_are_known_by_their_ids(server: Server, monkeypat
     assert read == "[user]|a[assistant]Hm.|b[user]|a"
 
 
-def test_items_are_kept_for_a_while() -> None:
-    kept = responses.KeptItems(most=3, most_bytes=200)
-    kept.keep({"id": str(number)} for number in range(3))
-    assert kept.get("0") == {"id": "0"}  # which is the latest now
-    kept.keep([{"id": "3"}])
-    assert [each for each in ("1", "2", "3", "0", None, ["0"]) if kept.get(each)] == ["2", "3", "0"]
-    kept.keep([{"id": "4", "text": "a" * 150}])
-    assert kept.get("4") and kept.get("0") and not kept.get("2")
-    kept.keep([{"id": "5", "text": "a" * 250}])
-    assert not any(map(kept.get, "012345"))
+def test_items_are_kept_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, limit in (("_kept", {}), ("_MOST_KEPT", 3), ("_MOST_BYTES", 200)):
+        monkeypatch.setattr(responses, name, limit)
+    responses.keep({"id": str(number)} for number in range(4))
+    assert list(responses._kept) == ["1", "2", "3"]
+    responses.keep([{"id": "4", "text": "a" * 150}])
+    assert list(responses._kept) == ["2", "3", "4"]
+    responses.keep([{"id": "5", "text": "a" * 250}])
+    assert not responses._kept
 
 
 def test_tools_in_a_namespace_are_called_there(server: Server) -> None:

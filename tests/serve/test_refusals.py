@@ -117,7 +117,6 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         "input": [[], [5], [{"type": "computer_call"}], [{"type": ["message"]}], [{"role": "robot", "content": "a"}]],
         "previous_response_id": ["resp_1"],
         "conversation": ["conv_1"],
-        "prompt": [{"id": "pmpt_1"}],
         "background": [True],
         "text.format": [5, NO_SCHEMA],
         "tools": [
@@ -128,7 +127,6 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         ],
         "instructions": [5],
         "max_output_tokens": [0],
-        "n": [2],
     },
     MESSAGES: {
         "system": [0],
@@ -142,7 +140,6 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         ],
         "tools": [[{"name": 5, "input_schema": {}}]],
         "temperature": [5],
-        "n": [2],
         "stop_sequences": [[""]],
         "output_config.format": [{"type": "json_schema"}],
     },
