@@ -163,8 +163,7 @@ class Service:
     def _known(self, wanted: str) -> str:
         if name := self._options.name_of(wanted):
             return name
-        first = " (the first of them)" * (len(self._options.names) > 1)
-        problem = f"expected {', '.join(self._options.names)} or {DEFAULT_MODEL}{first}, got {quoted(wanted)}"
+        problem = f"expected {', '.join(self._options.names)} or {DEFAULT_MODEL}, got {quoted(wanted)}"
         raise wrong_field("model", problem, status=404, code="model_not_found")
 
     async def _models(self, request: Request) -> Response:

@@ -30,7 +30,8 @@ class Gate:
 
     def __init__(self, app: ASGIApp, options: ServerOptions, host: str) -> None:
         self._app, self._options = app, options
-        self._only_loopback = _is_loopback(_address(host))
+        own = _address(host)
+        self._only_loopback = own is not None and own.is_loopback
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -64,7 +65,7 @@ class Gate:
         with suppress(ValueError):
             name = urlsplit(f"//{host}").hostname or ""
         address = _address(name)
-        if self._only_loopback and not _is_loopback(address):
+        if self._only_loopback and not (address and address.is_loopback):
             # A page can make its own name mean this machine, and would pass for one of ours.
             problem = f"expected localhost or 127.0.0.1, got {headers.get('host')!r}. Start the server with --host"
             raise RequestRefused(403, f"Host: {problem} 0.0.0.0 and an --api-key to be reached by other names")
@@ -129,7 +130,3 @@ def _address(name: str) -> IPv4Address | IPv6Address | None:
     with suppress(ValueError):
         return ip_address("127.0.0.1" if name == "localhost" else name)
     return None
-
-
-def _is_loopback(address: IPv4Address | IPv6Address | None) -> bool:
-    return address is not None and address.is_loopback

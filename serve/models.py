@@ -20,9 +20,9 @@ from spectool.runtime.machine import weight_bytes
 from spectool.runtime.mlx_lm_compat import make_prompt_cache
 from spectool.runtime.policy.costs import new_policy
 from spectool.runtime.policy.policy import Policy
-from spectool.runtime.sampling.samplers import kept_by_xtc
+from spectool.runtime.sampling.samplers import Sampling, kept_by_xtc, make_logits_processors
 from spectool.runtime.sampling.token_ids import vocabulary_size
-from spectool.runtime.settings import SAMPLER
+from spectool.runtime.settings import PENALTIES, SAMPLER
 from spectool.serve.options import ServerOptions
 from spectool.tokenization.hub_names import cached_snapshot
 from spectool.tokenization.opening import open_tokenizer
@@ -47,6 +47,8 @@ class LoadedModel:
         )
         drafter = make_drafter(tokenizer)
         # Raises what a request would, before the first one; nothing is computed, and with a fixed length nothing timed.
+        Sampling(**options.settings(SAMPLER))
+        make_logits_processors(**options.settings(PENALTIES))
         length = 1 if options.num_draft_tokens is None else options.num_draft_tokens
         settings: dict[str, Any] = {"kv_bits": options.kv_bits, "verify": options.verify, "num_draft_tokens": length}
         generate_step([0], model, drafter=drafter, **settings).close()

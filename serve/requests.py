@@ -20,6 +20,8 @@ from spectool.serve.options import DEFAULT_MODEL
 MAX_TEXTS = 16  # answers to one request
 _LARGEST = 2**63 - 1
 _MOST_BIASES = 1 << 16
+# What -1 stands for, as in llama.cpp and vLLM: as many as there is room for, any seed, all tokens.
+_MINUS_ONE = {"max_tokens": _LARGEST, "max_completion_tokens": _LARGEST, "seed": None, "top_k": 0}
 # What older versions of vLLM, llama.cpp and SGLang call fields that say what an answer has to look like.
 _OTHER_FORMS = re.compile("guided_(?!decoding_).*|json_schema|regex|grammar|ebnf|structural_tag")
 # Fields that are refused, each with the value that changes nothing and the reason.
@@ -35,11 +37,6 @@ _REFUSED: dict[str, tuple[Any, str]] = {
     "suffix": ("", "a text is only continued at its end"),
     "best_of": (1, "there are as many answers as n says"),
 }
-
-
-def _minus_one(meaning: int | None) -> BeforeValidator:
-    """Read -1 as llama.cpp and vLLM do: as many as there is room for, all tokens, any seed."""
-    return BeforeValidator(lambda value: meaning if type(value) is int and value == -1 else value)
 
 
 def _not_many(biases: Any) -> Any:
@@ -62,7 +59,7 @@ _TokenId = Annotated[str, Field(pattern=r"^[0-9]{1,18}$")]
 _Bias = Annotated[float, Field(ge=-1e30, le=1e30)]
 _Strings = Annotated[list[str], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)]
 _Ids = Annotated[list[Annotated[int, Field(ge=0, le=_LARGEST)]], Field(min_length=1, fail_fast=True)]
-_Limit = Annotated[int | None, Field(ge=1, le=_LARGEST), _minus_one(_LARGEST)]
+_Limit = Annotated[int | None, Field(ge=1, le=_LARGEST)]
 
 
 def _as_asked(setting: Setting) -> Setting:
@@ -83,7 +80,7 @@ class GenerationRequest(parts.Given):
     max_tokens: _Limit = None
     max_completion_tokens: _Limit = None
     logit_bias: Annotated[dict[_TokenId, _Bias], BeforeValidator(_not_many)] = {}
-    seed: Annotated[int | None, Field(ge=0, le=_LARGEST), _minus_one(None)] = None
+    seed: int | None = Field(None, ge=0, le=_LARGEST)
     stop: parts.Text | Annotated[list[parts.Text], Field(max_length=64)] = []
     num_draft_tokens: int | None = Field(None, ge=0, le=LONGEST_DRAFT)
     response_format: parts.Format | None = None
@@ -100,12 +97,12 @@ class GenerationRequest(parts.Given):
         for name, (harmless, reason) in _REFUSED.items():
             if (value := data.pop(name, None)) not in (None, harmless):
                 raise wrong_field(name, f"expected nothing, because {reason}, got {quoted(value)}")
+        data |= {name: meaning for name, meaning in _MINUS_ONE.items() if name in data and data[name] == -1}
         asked = {}
         for field, (name, setting) in _SAMPLING.items():
             if (value := data.pop(field, None)) is not None:
                 if not isinstance(value, int | float):
                     raise wrong_field(field, f"expected a number, got {quoted(value)}")
-                value = setting.minus_one if value == -1 and setting.minus_one is not None else value
                 asked[name] = number(field, value, setting)
         request = handler(data)
         request._asked = asked

@@ -121,8 +121,7 @@ class ResponseWriter(common.BlockWriter):
         self._base = {"id": self.id, "object": "response", "created_at": self.created, "model": request.model}
         self._number = 0
         self._in_namespace = {tool.function.name: tool.in_namespace for tool in request.tools if tool.in_namespace}
-        functions = [tool["function"] for tool in request.offered]
-        self._custom = {function["name"] for function in functions if function.get("parameters") == CUSTOM}
+        self._custom = {tool.function.name for tool in request.tools if tool.function.parameters == CUSTOM}
 
     def begin(self, answers: Sequence[Answer]) -> Iterator[Event]:
         """The response without its output."""
