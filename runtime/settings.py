@@ -20,7 +20,6 @@ class Setting(NamedTuple):
     whole: bool = False
     divisor: bool = False  # logits are divided by it: 0, or at least `LEAST_DIVISOR`
     field: str = ""  # its name in requests, where that is another one
-    minus_one: int | None = None  # what -1 stands for in requests, as in vLLM's
     asked: tuple[float, float] = (-math.inf, math.inf)  # what requests may ask for, within these bounds
 
     @property
@@ -37,7 +36,7 @@ SAMPLER = {
         asked=(0, 2),
     ),
     "top_p": Setting(0, 1, 1.0, "Sample from the most probable tokens that make up this share of probability."),
-    "top_k": Setting(*(0, math.inf, 0, "Sample from the N most probable tokens; 0 for all."), whole=True, minus_one=0),
+    "top_k": Setting(0, math.inf, 0, "Sample from the N most probable tokens; 0 for all.", whole=True),
     "min_p": Setting(0, 1, 0.0, "Leave out tokens below this share of the best one's probability."),
     "xtc_probability": Setting(0, 1, 0.0),  # of leaving out all tokens above the threshold but the least probable one
     "xtc_threshold": Setting(0, 0.5, 0.1),

@@ -16,7 +16,7 @@ from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.grammar import Grammar
 from spectool.runtime.sampling.samplers import Sampling, make_logits_processors
 from spectool.runtime.settings import PENALTIES, SAMPLER
-from spectool.serve.deltas import Delta, TokenLogprob, TokenLogprobs
+from spectool.serve.deltas import Delta, Place
 from spectool.serve.models import LoadedModel
 from spectool.serve.options import ServerOptions
 from spectool.serve.requests import ChatRequest, GenerationRequest
@@ -80,7 +80,7 @@ class Answer:
         self._splitter = Splitter(
             model.tokenizer, request.offered, reasoning=prompt.reasoning, bare=not request.constrained
         )
-        self._waiting: list[TokenLogprobs] = []  # until their text is let through
+        self._waiting: list[Place] = []  # until their text is let through
         self._called = False
         self._one_call = chat is not None and not chat.parallel_tool_calls
         sampling = Sampling(**options.settings(SAMPLER, request.asked), xtc_special_tokens=model.kept_by_xtc)
@@ -127,13 +127,15 @@ class Answer:
         gained.index, gained.end, gained.stopped_by = self.index, end, stopped_by or None
         return gained
 
-    def _place(self, token: int, logprobs: mx.array, count: int, begins: int) -> TokenLogprobs:
+    def _place(self, token: int, logprobs: mx.array, count: int, begins: int) -> Place:
         best: list[int] = []
         if count:
             best = mx.argpartition(-logprobs, min(count, logprobs.size - 1))[:count].tolist()  # type: ignore[assignment]
         values: list[float] = logprobs[mx.array([token, *best])].astype(mx.float32).tolist()  # type: ignore[assignment]
-        choices = [
-            TokenLogprob(self._model.tokens.shown_bytes_of(each), value if math.isfinite(value) else _IMPOSSIBLE)
-            for each, value in zip([token, *best], values, strict=True)
-        ]
-        return TokenLogprobs(choices[0], tuple(sorted(choices[1:], key=lambda choice: -choice.logprob)), begins)
+        chosen, *others = map(self._shown, [token, *best], values)
+        return Place(begins, {**chosen, "top_logprobs": sorted(others, key=lambda other: -other["logprob"])})
+
+    def _shown(self, token: int, logprob: float) -> dict[str, Any]:
+        shown = self._model.tokens.shown_bytes_of(token)
+        logprob = logprob if math.isfinite(logprob) else _IMPOSSIBLE
+        return {"token": shown.decode(errors="replace"), "logprob": logprob, "bytes": list(shown)}

@@ -6,10 +6,9 @@ import re
 import sys
 import time
 from base64 import b64encode
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -22,24 +21,16 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
-from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Receive, Send
 
 from spectool import RuntimeUnsupported
 from spectool.serve.answers import Answer
 from spectool.serve.deltas import Delta
 from spectool.serve.engine import Engine
-from spectool.serve.errors import (
-    ClientGone,
-    RequestRefused,
-    error_document,
-    own_name,
-    quoted,
-    refusal_of,
-    wrong_field,
-)
+from spectool.serve.errors import RequestRefused, error_document, own_name, quoted, refusal_of, wrong_field
 from spectool.serve.gate import IGNORED_HEADER, Gate, parse_json, read_body
 from spectool.serve.grammars import wrong_grammar
 from spectool.serve.options import DEFAULT_MODEL, ServerOptions
@@ -64,9 +55,7 @@ _STREAM_HEADERS = {"cache-control": "no-cache", "content-type": "text/event-stre
 _Result = TypeVar("_Result")
 _Writer = CompletionWriter | ResponseWriter | MessageWriter
 _Protocol = type[_Writer]  # reads requests, and makes a writer for one
-_Endpoint = Callable[[Request], Awaitable[Any]]
-_Events = asyncio.Queue[Delta | Exception | None]
-_Writing = tuple[list[Answer], AsyncIterator[Delta | None]]
+_Pieces = AsyncGenerator[Delta | None]
 
 
 class Service:
@@ -76,27 +65,19 @@ class Service:
         self.engine, self._options = engine, options
         self._created = int(time.time())
         self._threads = ThreadPoolExecutor(_THREADS, "texts")
-        posts: dict[str, _Endpoint] = {
-            "/v1/chat/completions": partial(self._answer, ChatWriter),
-            "/v1/completions": partial(self._answer, CompletionWriter),
-            ResponseWriter.path: partial(self._answer, ResponseWriter),
-            MessageWriter.path: partial(self._answer, MessageWriter),
-            f"{MessageWriter.path}/count_tokens": self._count,
-        }
-        gets: dict[str, _Endpoint | Response] = {
-            "/v1/models": self._models,
-            "/v1/models/{name:path}": self._models,
-            "/health": self._health,
-            "/": HTMLResponse(_PAGE, headers={"content-security-policy": _POLICY}),
-        }
-        # Some clients leave out /v1.
-        routes = [
-            Route(address, endpoint, methods=[method])
-            for method, endpoints in (("POST", posts), ("GET", gets))
-            for path, endpoint in endpoints.items()
-            for address in dict.fromkeys((path, path.removeprefix("/v1")))
+        api = [
+            Route("/chat/completions", partial(self._answer, ChatWriter), methods=["POST"]),
+            Route("/completions", partial(self._answer, CompletionWriter), methods=["POST"]),
+            Route("/responses", partial(self._answer, ResponseWriter), methods=["POST"]),
+            Route("/messages", partial(self._answer, MessageWriter), methods=["POST"]),
+            Route("/messages/count_tokens", self._count, methods=["POST"]),
+            Route("/models", self._models),
+            Route("/models/{name:path}", self._models),
         ]
-        self._addresses = ", ".join(path for path in (*posts, *gets) if "{" not in path)
+        page = HTMLResponse(_PAGE, headers={"content-security-policy": _POLICY})
+        others = [Route("/health", self._health), Route("/", page, methods=["GET"])]
+        paths = [f"/v1{route.path}" for route in api if "{" not in route.path]
+        self._addresses = ", ".join((*paths, *(route.path for route in others)))
         cors = Middleware(
             CORSMiddleware,
             allow_origins=options.allowed_origins,
@@ -107,7 +88,7 @@ class Service:
         )
         gate = Middleware(Gate, options=options, host=host)
         self.app = Starlette(
-            routes=routes,
+            routes=[*others, *api, Mount("/v1", routes=api)],  # some clients leave it out
             middleware=[cors, gate] if options.allowed_origins else [gate],
             exception_handlers={HTTPException: self._no_route},
         )
@@ -115,23 +96,18 @@ class Service:
     async def _answer(self, protocol: _Protocol, request: Request) -> ASGIApp:
         """What answers a request in the form of a protocol, once its fields are known to be right."""
         wanted = await self._read(protocol, request)
+        answers, writer = list[Answer](), protocol(wanted)
+        headers = partial(_ignored, wanted, writer.path)  # once everything is read
+        pieces = self._pieces(request.scope["spectool.client"], wanted, answers)
+        if not wanted.stream:
+            whole = await _unless_gone(request.receive, _whole(pieces, answers, writer))
+            return Response(whole, headers=headers(), media_type="application/json")
+        parts = _streamed(pieces, answers, writer)
+        return lambda _, receive, send: _unless_gone(receive, _send(parts, headers, send))
 
-        async def respond(scope: Scope, receive: Receive, send: Send) -> None:
-            writing, own = self._writing(scope["spectool.client"], wanted), protocol(wanted)
-            if wanted.stream:
-                await _unless_gone(receive, _send(_streamed(writing, own), partial(_ignored, wanted, own.path), send))
-            else:
-                whole = await _unless_gone(receive, _whole(writing, own))
-                answer = Response(whole, headers=_ignored(wanted, own.path), media_type="application/json")
-                await answer(scope, receive, send)
-
-        return respond
-
-    @asynccontextmanager
-    async def _writing(self, client: str, wanted: GenerationRequest) -> AsyncIterator[_Writing]:
-        """The answers to a request, and what they gain, or None after a while without. They end with the context."""
-        answers: list[Answer] = []
-        events: _Events = asyncio.Queue()
+    async def _pieces(self, client: str, wanted: GenerationRequest, answers: list[Answer]) -> _Pieces:
+        """What the ``answers`` to a request gain, or None: once they are there, and after a while without."""
+        events = asyncio.Queue[Delta | Exception | None]()
         loop = asyncio.get_running_loop()
 
         def deliver(event: Delta | Exception | None) -> None:
@@ -144,7 +120,23 @@ class Service:
                 same[0].copies = same[1:]
                 answers += same
             self.engine.submit(answers[:: wanted.n])
-            yield answers, _gained(events, wanted, len(answers))
+            yield None
+            left = len(answers)
+            while left:
+                try:
+                    async with asyncio.timeout(_QUIET_SECONDS):
+                        event = await events.get()
+                except TimeoutError:
+                    yield None
+                    continue
+                if isinstance(event, RuntimeUnsupported) and answers[0].prompt.grammar:
+                    raise wrong_grammar(wanted, event)
+                if isinstance(event, Exception):
+                    raise event
+                if event is None:
+                    left -= 1
+                else:
+                    yield event
         finally:
             for answer in answers:
                 answer.cancelled = True
@@ -171,8 +163,7 @@ class Service:
     def _known(self, wanted: str) -> str:
         if name := self._options.name_of(wanted):
             return name
-        first = " (the first of them)" * (len(self._options.names) > 1)
-        problem = f"expected {', '.join(self._options.names)} or {DEFAULT_MODEL}{first}, got {quoted(wanted)}"
+        problem = f"expected {', '.join(self._options.names)} or {DEFAULT_MODEL}, got {quoted(wanted)}"
         raise wrong_field("model", problem, status=404, code="model_not_found")
 
     async def _models(self, request: Request) -> Response:
@@ -207,38 +198,22 @@ def _ignored(wanted: GenerationRequest, path: str) -> dict[str, str]:
     return {IGNORED_HEADER: ", ".join(shown)[:_LONGEST_HEADER]}
 
 
-async def _gained(events: _Events, wanted: GenerationRequest, answers: int) -> AsyncIterator[Delta | None]:
-    while answers:
-        try:
-            async with asyncio.timeout(_QUIET_SECONDS):
-                event = await events.get()
-        except TimeoutError:
-            yield None
-            continue
-        if isinstance(event, RuntimeUnsupported) and wanted.needs_grammar:
-            raise wrong_grammar(wanted, event)
-        if isinstance(event, Exception):
-            raise event
-        if event is None:
-            answers -= 1
-        else:
-            yield event
+async def _whole(pieces: _Pieces, answers: list[Answer], writer: _Writer) -> bytes:
+    async with aclosing(pieces):
+        async for delta in pieces:
+            if delta:
+                list(writer.add(delta))
+    return as_json(writer.whole(answers)).encode()
 
 
-async def _whole(writing: AbstractAsyncContextManager[_Writing], writer: _Writer) -> bytes:
-    async with writing as (answers, gained):
-        async for delta in gained:
-            deque(writer.add(delta) if delta else (), 0)
-        return as_json(writer.whole(answers)).encode()
-
-
-async def _streamed(writing: AbstractAsyncContextManager[_Writing], writer: _Writer) -> AsyncGenerator[bytes]:
+async def _streamed(pieces: _Pieces, answers: list[Answer], writer: _Writer) -> AsyncGenerator[bytes]:
     """The parts of a stream with the answers to a request. An error before the first one is raised."""
     head, begun, sent_at = b"", False, time.monotonic()
     try:
-        async with writing as (answers, gained):
+        async with aclosing(pieces):
+            await anext(pieces)  # the answers are there
             head = event_bytes(writer.begin(answers))
-            async for delta in gained:
+            async for delta in pieces:
                 data = event_bytes(writer.add(delta) if delta else writer.waiting())
                 if not data and time.monotonic() - sent_at >= _QUIET_SECONDS:  # text is held back
                     data = event_bytes(writer.waiting())
@@ -253,11 +228,11 @@ async def _streamed(writing: AbstractAsyncContextManager[_Writing], writer: _Wri
         yield (head if head or begun else event_bytes(writer.begin([]))) + event_bytes([writer.error(refusal)])
 
 
-async def _send(parts: AsyncGenerator[bytes], ignored: Callable[[], dict[str, str]], send: Send) -> None:
+async def _send(parts: AsyncGenerator[bytes], headers: Callable[[], dict[str, str]], send: Send) -> None:
     async with aclosing(parts):
         part = await anext(parts)
-        headers = Headers({**ignored(), **_STREAM_HEADERS}).raw
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        all_headers = Headers({**headers(), **_STREAM_HEADERS}).raw
+        await send({"type": "http.response.start", "status": 200, "headers": all_headers})
         while part:
             await send({"type": "http.response.body", "body": part, "more_body": True})
             part = await anext(parts, b"")
@@ -275,7 +250,7 @@ async def _unless_gone(receive: Receive, act: Coroutine[Any, Any, _Result]) -> _
     try:
         await asyncio.wait({result, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not result.done():
-            raise ClientGone
+            raise ClientDisconnect
         return result.result()
     finally:
         result.cancel()

@@ -1,7 +1,7 @@
 """What answers gain while they are written, as the engine hands it to the protocols."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Call(NamedTuple):
@@ -12,19 +12,11 @@ class Call(NamedTuple):
     arguments: str  # a JSON object
 
 
-class TokenLogprob(NamedTuple):
-    """A token and its probability."""
+class Place(NamedTuple):
+    """A token that was generated, with its probability and what could have been there instead."""
 
-    token: bytes
-    logprob: float
-
-
-class TokenLogprobs(NamedTuple):
-    """A token that was generated, and what could have been there instead."""
-
-    chosen: TokenLogprob
-    best: tuple[TokenLogprob, ...]  # the most probable ones, the best first
     begins: int  # characters of the answer before it
+    shown: dict[str, Any]  # in the form of a chat's answers
 
 
 @dataclass(slots=True)
@@ -35,7 +27,7 @@ class Delta:
     text: str = ""
     reasoning: str = ""
     calls: list[Call] = field(default_factory=list)
-    places: list[TokenLogprobs] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
     end: str | None = None  # stop, length, tool_calls or abort
     stopped_by: str | None = None  # the stop text, where one ended it
 

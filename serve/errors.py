@@ -6,13 +6,13 @@ Whatever is wrong with a request is raised as `RequestRefused`, wherever it show
 import json
 import logging
 import re
-from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from spectool import SpectoolError
 from spectool.runtime.sampling.samplers import WrongSetting
+from spectool.runtime.sampling.token_ids import TokenOutOfRange
 
 MESSAGES, RESPONSES = "/v1/messages", "/v1/responses"
 """The addresses of the protocols that are translated into a chat: Anthropic's, and OpenAI's newer one."""
@@ -22,27 +22,21 @@ _PLAIN_WORDS = {
     **dict.fromkeys(("model_type", "dict_type"), "Input should be an object"),
     "string_pattern_mismatch": "The name should be a token id",
 }
-# What these protocols call fields of the chat.
-_OWN_NAMES = {
+OWN_NAMES = {
     RESPONSES: {
         "messages": "input",
         "max_completion_tokens": "max_output_tokens",
         "response_format": "text.format",
         "reasoning_effort": "reasoning.effort",
-        "tools.function": "tools",
     },
     MESSAGES: {
         "stop": "stop_sequences",
         "response_format": "output_config.format",
         "reasoning_effort": "output_config.effort",
-        "tools.function": "tools",
     },
 }
+"""What these protocols call fields of the chat, or places inside of their own."""
 Kind = TypeVar("Kind", bound=BaseModel)
-
-
-class ClientGone(Exception):
-    """Nobody waits for the answer any more."""
 
 
 class RequestRefused(SpectoolError):
@@ -70,18 +64,25 @@ def checked(kind: type[Kind], body: dict[str, Any]) -> Kind:
         # Of the kinds of values that a field may have, the one that was meant is the one that goes wrong last.
         errors = error.errors(include_url=False)
         deepest = max(errors, key=lambda each: (each["type"] in ("too_long", "too_short"), len(each["loc"])))
-        path, got = _place(body, deepest["loc"], missing=deepest["type"] == "missing")
-        name = str(deepest["loc"][0]) if deepest["loc"] else "body"
+        value, path, steps = body, "", deepest["loc"]
+        for step in steps:  # some name one of several kinds of values instead
+            if isinstance(value, list) and isinstance(step, int):
+                value, path = value[step], f"{path}[{step}]"
+            elif isinstance(value, dict) and step in value:
+                value, path = value[step], f"{path}.{step}"
+        missing = deepest["type"] == "missing"
+        path = (f"{path}.{steps[-1]}" if missing else path).removeprefix(".")
         problem = _PLAIN_WORDS.get(deepest["type"], deepest["msg"].replace(" after validation", ""))
-        raise RequestRefused(400, f"{path or name}: {problem}, got {got}", param=name) from error
+        got = "nothing" if missing else quoted(value)
+        raise RequestRefused(400, f"{path}: {problem}, got {got}", param=str(steps[0])) from error
 
 
 def refusal_of(error: Exception) -> RequestRefused:
     """The error that a client gets to see; what is nobody's mistake but ours is logged."""
     if isinstance(error, RequestRefused):
         return error
-    if isinstance(error, WrongSetting):
-        return wrong_field("temperature" if error.name == "temp" else error.name, error.problem)
+    if isinstance(error, WrongSetting | TokenOutOfRange):
+        return RequestRefused(400, str(error), param=error.name)
     logging.error("a request failed", exc_info=error)
     return RequestRefused(500, f"the request failed: {error}")
 
@@ -90,10 +91,8 @@ def error_document(path: str, refusal: RequestRefused) -> dict[str, Any]:
     """An error as the protocol of an address has it, with its own name of the field."""
     message, param, status, protocol = str(refusal), refusal.param, refusal.status, _protocol(path)
     if param is not None and protocol:
-        own = own_name(path, param)
-        # Which of a chat's messages and tools it is says nothing to its client.
-        number = r"^\[\d+\](\.function)?" if param in ("messages", "tools") else "^$"
-        message, param = own + re.sub(number, "", message.removeprefix(param)), own
+        place, _, problem = message.partition(": ")
+        message, param = f"{own_name(path, place)}: {problem}", own_name(path, param)
     kind = _KINDS.get(status, "server_error" if status >= 500 else "invalid_request_error")
     if protocol != MESSAGES:
         return {"error": {"message": message, "type": kind, "param": param, "code": refusal.code}}
@@ -103,33 +102,21 @@ def error_document(path: str, refusal: RequestRefused) -> dict[str, Any]:
 
 def own_name(path: str, name: str) -> str:
     """What the protocol of an address calls a field of a chat, or one inside of it."""
-    for field, own in _OWN_NAMES.get(_protocol(path), {}).items():
-        if name == field or name.startswith(f"{field}."):
-            return own + name.removeprefix(field)
+    if protocol := _protocol(path):
+        # Which of a chat's messages and tools it is says nothing to its client.
+        name = re.sub(r"^(messages|tools)(\[\d+\])?(\.function\b)?", r"\1", name)
+        for field, own in OWN_NAMES[protocol].items():
+            name = re.sub(rf"^{field}\b", own, name)
     return name
 
 
 def _protocol(path: str) -> str:
     """Which of the protocols that are translated an address is of, if any; clients may leave out its /v1."""
     address = "/v1" + path.removeprefix("/v1")
-    return next((each for each in _OWN_NAMES if address.startswith(each)), "")
+    return next((each for each in OWN_NAMES if address.startswith(each)), "")
 
 
 def quoted(value: Any) -> str:
     """A value as JSON, short enough for a message."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:80]}…"
-
-
-def _place(body: dict[str, Any], steps: Sequence[int | str], *, missing: bool) -> tuple[str, str]:
-    """The path of a field and what is there, as JSON. Some ``steps`` name one of several kinds of values instead."""
-    value: Any = body
-    path = ""
-    for step in steps:
-        if isinstance(value, list) and isinstance(step, int):
-            value, path = value[step], f"{path}[{step}]"
-        elif isinstance(value, dict) and step in value:
-            value, path = value[step], f"{path}.{step}"
-        elif missing and isinstance(value, dict) and step == steps[-1]:
-            return f"{path}.{step}".removeprefix("."), "nothing"
-    return path.removeprefix("."), quoted(value)

@@ -7,7 +7,7 @@ from spectool.runtime.chat_template import begins_reasoning, branches, encode, h
 from spectool.runtime.decoding.answer_text import encode_answer
 from spectool.runtime.decoding.streaming import encode_prompt
 from spectool.runtime.drafters.prediction import PredictionDrafter
-from spectool.runtime.sampling.token_ids import TokenOutOfRange, require_tokens
+from spectool.runtime.sampling.token_ids import require_tokens
 from spectool.serve.answers import Prompt
 from spectool.serve.errors import RequestRefused, wrong_field
 from spectool.serve.grammars import grammar_of
@@ -24,17 +24,12 @@ def read_prompts(request: GenerationRequest, model: LoadedModel, options: Server
     else:
         assert isinstance(request, CompletionRequest)
         name, prompts = "prompt", _read_texts(request.prompt, model, options)
-    try:
-        for prompt in prompts:
-            require_tokens(name, prompt.tokens, model.vocabulary)
-            if not prompt.tokens:
-                raise wrong_field(name, "expected at least one token, got none")
-            _check_length(name, model, options, tokens=len(prompt.tokens))
-        require_tokens("logit_bias", list(map(int, request.logit_bias)), model.vocabulary)
-    except TokenOutOfRange as error:
-        raise RequestRefused(400, str(error), param=error.name) from error
-    if not request.needs_grammar:
-        return prompts
+    for prompt in prompts:
+        require_tokens(name, prompt.tokens, model.vocabulary)
+        if not prompt.tokens:
+            raise wrong_field(name, "expected at least one token, got none")
+        _check_length(name, model, options, tokens=len(prompt.tokens))
+    require_tokens("logit_bias", list(map(int, request.logit_bias)), model.vocabulary)
     grammar = grammar_of(request, model, prompts[0].reasoning)
     return [prompt._replace(grammar=grammar) for prompt in prompts]
 

@@ -1,17 +1,20 @@
 """What stands inside the fields of requests: messages, tools, and what answers have to look like; and what reads it."""
 
-from collections.abc import Set
+import json
+from collections.abc import Iterator, Set
+from contextlib import suppress
+from itertools import islice
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, from_json
 
 from spectool.serve.errors import quoted, wrong_field
 
 Text = Annotated[str, Field(min_length=1)]
 _JSONSchema = dict[str, Any] | bool
 _OBJECT: dict[str, Any] = {"type": "object"}
-_MOST_UNREAD = 1000  # fields that are named as without effect
+_MOST_UNREAD = 10_000  # fields that are looked for
 CUSTOM: dict[str, Any] = {
     "type": "object",
     "properties": {"input": {"type": "string", "description": "What the tool is given"}},
@@ -23,7 +26,8 @@ CUSTOM: dict[str, Any] = {
 _TEXTS = dict.fromkeys(("text", "input_text", "output_text", "reasoning_text", "summary_text"), "text")
 _TEXTS |= {"refusal": "refusal", "tool_reference": "tool_name"}
 # What stands in the result of a tool for a part that cannot be read, by a word in its type.
-_UNREADABLE = {"image": "an image", "screenshot": "an image", "audio": "audio", "document": "a document", "": "a file"}
+_UNREADABLE = {"image": "(an image)", "screenshot": "(an image)", "audio": "(audio)", "document": "(a document)"}
+_UNREADABLE |= {"": "(a file)"}
 
 
 def joined(content: Any, field: str, *, of_tool: bool = False) -> str:
@@ -33,23 +37,17 @@ def joined(content: Any, field: str, *, of_tool: bool = False) -> str:
     """
     if isinstance(content, list):
         return "".join(joined(part, field, of_tool=of_tool) for part in content)
-    text, kind, title = content, "", ""
+    kind, text = "", content
     if isinstance(content, dict):
         kind = str(content.get("type", "text"))
-        title = content.get("title") or "" if kind in ("document", "search_result") else ""
         text = content.get(_TEXTS[kind]) if kind in _TEXTS else None
-        if kind == "document":
-            source = content.get("source")
-            data = source.get("data") if isinstance(source, dict) and source.get("type") == "text" else None
-            text = None if data is None else f"{title}\n{data}\n\n"
-        elif kind == "search_result":
-            inner = joined(content.get("content") or "", field, of_tool=of_tool)
-            text = f"{title}\n{content.get('source')}\n{inner}\n\n"
+        source = content.get("source") if kind == "document" else None
+        if isinstance(source, dict) and source.get("type") == "text":
+            text = f"{content.get('title') or ''}\n{source.get('data')}\n\n"
     if isinstance(text, str):
         return text
     if of_tool and isinstance(content, dict):
-        what = next(what for word, what in _UNREADABLE.items() if word in kind)
-        return f"({what}: {title})" if title else f"({what})"
+        return next(what for word, what in _UNREADABLE.items() if word in kind)
     raise wrong_field(field, f"expected text, because nothing else can be read, got {quoted(content)}")
 
 
@@ -86,27 +84,23 @@ def noted(value: Any) -> Any:
 
 
 def unread(value: Any) -> set[str]:
-    """The paths of up to a thousand fields in a value that were not read; the type of an object if only that was."""
-    found = set[str]()
-    _add_unread(value, "", found)
-    return found
+    """The paths of fields in a value that were not read; the type of an object if only that was."""
+    return set(islice(_unread(value, ""), _MOST_UNREAD))
 
 
-def _add_unread(value: Any, path: str, found: set[str]) -> None:
-    if len(found) >= _MOST_UNREAD:
-        return
+def _unread(value: Any, path: str) -> Iterator[str]:
     if isinstance(value, list):
         for each in value:
-            _add_unread(each, path, found)
+            yield from _unread(each, path)
     elif isinstance(value, Noted) and value.read == {"type"} <= value.keys():
-        found.add(f"{path}.{value['type']}")
+        yield f"{path}.{value['type']}"
     elif isinstance(value, Noted) and value.read:
         for name, inner in value.items():
             place = f"{path}.{name}".removeprefix(".")
             if name in value.read:
-                _add_unread(inner, place, found)
-            elif inner is not None and place != f"{path}.type" and len(found) < _MOST_UNREAD:
-                found.add(place)
+                yield from _unread(inner, place)
+            elif inner is not None and place != f"{path}.type":
+                yield place
 
 
 class Given(BaseModel):
@@ -124,36 +118,39 @@ class Given(BaseModel):
         return {name: value for name, value in data.items() if value is not None}
 
 
-class _Called(Given):
-    """What a call says: a function's arguments, or a custom tool's input."""
+def _arguments(given: Any) -> Any:
+    """The object that the arguments of a call are; what is none stays a text, as a model has written it."""
+    with suppress(ValueError):
+        read = (from_json(given) if given else None) if isinstance(given, str) else given
+        if isinstance(read or {}, dict):
+            return read or {}
+    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
 
+
+class _Called(Given):
     name: Any = None
-    arguments: Any = None
-    input: Any = None
+    arguments: Annotated[dict[str, Any] | str, BeforeValidator(_arguments)] = {}
 
 
 class _ToolCall(Given):
     id: Any = None
-    type: Literal["function", "custom"] = "function"
-    function: _Called | None = None
-    custom: _Called | None = None
+    type: Literal["function"] = "function"
+    function: _Called
 
 
 def _text_of(content: Any, info: ValidationInfo) -> str:
-    return joined(content, "messages", of_tool=info.data.get("role") in ("tool", "function"))
+    return joined(content, "messages", of_tool=info.data.get("role") == "tool")
 
 
 class Message(Given):
     """A message of a conversation; fields of the chat template's own are passed on to it."""
 
-    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Annotated[str, BeforeValidator(_text_of)] = ""
-    refusal: Any = None
     reasoning: Any = None
     reasoning_content: Any = None
     tool_call_id: Any = None
     tool_calls: Annotated[list[_ToolCall], Field(fail_fast=True)] = []
-    function_call: _Called | None = None
 
 
 class _Function(Given):
@@ -169,6 +166,17 @@ class Tool(Given):
     type: Literal["function"]
     function: _Function
     in_namespace: tuple[str, str] | None = Field(None, exclude=True)  # of responses, and its name there
+
+    @model_validator(mode="before")
+    @classmethod
+    def _function_inside(cls, data: Any) -> Any:
+        """The responses API and Anthropic's put what the function is next to the type."""
+        if not isinstance(data, dict) or data.get("type") not in ("function", "custom", None) or "function" in data:
+            return data
+        schema = "input_schema" if "input_schema" in data else "parameters"
+        function = {name: data.get(name) for name in ("name", "description")}
+        function |= {"parameters": data.get(schema), "strict": data.get("strict") or None}
+        return {"type": "function", "function": function, "in_namespace": data.get("in_namespace")}
 
 
 class Prediction(Given):

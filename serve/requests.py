@@ -6,20 +6,13 @@ in a header of the answer (`Noted`).
 
 import inspect
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    ModelWrapValidatorHandler,
-    PrivateAttr,
-    create_model,
-    model_validator,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
 
-from spectool.runtime.settings import LEAST_DIVISOR, LONGEST_DRAFT, SETTINGS, Setting
+from spectool.runtime.sampling.samplers import number
+from spectool.runtime.settings import LONGEST_DRAFT, SETTINGS, Setting
 from spectool.serve import request_parts as parts
 from spectool.serve.errors import quoted, wrong_field
 from spectool.serve.options import DEFAULT_MODEL
@@ -27,19 +20,23 @@ from spectool.serve.options import DEFAULT_MODEL
 MAX_TEXTS = 16  # answers to one request
 _LARGEST = 2**63 - 1
 _MOST_BIASES = 1 << 16
+# What -1 stands for, as in llama.cpp and vLLM: as many as there is room for, any seed, all tokens.
+_MINUS_ONE = {"max_tokens": _LARGEST, "max_completion_tokens": _LARGEST, "seed": None, "top_k": 0}
 # What older versions of vLLM, llama.cpp and SGLang call fields that say what an answer has to look like.
 _OTHER_FORMS = re.compile("guided_(?!decoding_).*|json_schema|regex|grammar|ebnf|structural_tag")
-
-
-def _minus_one(meaning: int | None) -> BeforeValidator:
-    """Read -1 as llama.cpp and vLLM do: as many as there is room for, all tokens, any seed."""
-    return BeforeValidator(lambda value: meaning if type(value) is int and value == -1 else value)
-
-
-def _not_tiny(value: float) -> float:
-    if 0 < value < LEAST_DIVISOR:
-        raise PydanticCustomError("tiny", f"Input should be 0, or at least {LEAST_DIVISOR:f}")
-    return value
+# Fields that are refused, each with the value that changes nothing and the reason.
+_REFUSED: dict[str, tuple[Any, str]] = {
+    "chat_template": (None, "it is set with --chat-template when the server starts"),
+    "adapters": (None, "an adapter is loaded with --adapter-path when the server starts"),
+    "draft_model": (None, "it is loaded with --draft-model when the server starts"),
+    "background": (False, "nothing is stored that could be fetched later"),
+    "previous_response_id": (None, "nothing is stored; send the whole conversation"),
+    "conversation": (None, "nothing is stored; send the whole conversation"),
+    "functions": (None, "tools and tool_choice say the same"),
+    "echo": (False, "the prompt is not repeated"),
+    "suffix": ("", "a text is only continued at its end"),
+    "best_of": (1, "there are as many answers as n says"),
+}
 
 
 def _not_many(biases: Any) -> Any:
@@ -62,40 +59,18 @@ _TokenId = Annotated[str, Field(pattern=r"^[0-9]{1,18}$")]
 _Bias = Annotated[float, Field(ge=-1e30, le=1e30)]
 _Strings = Annotated[list[str], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)]
 _Ids = Annotated[list[Annotated[int, Field(ge=0, le=_LARGEST)]], Field(min_length=1, fail_fast=True)]
-_Limit = Annotated[int | None, Field(ge=1, le=_LARGEST), _minus_one(_LARGEST)]
-_UpTo20 = Annotated[int, Field(ge=0, le=20)]
+_Limit = Annotated[int | None, Field(ge=1, le=_LARGEST)]
 
 
-def _refused(reason: str, *allowed: Any) -> BeforeValidator:
-    """Refuse all values but those that are ``allowed``."""
-
-    def check(value: Any) -> Any:
-        if value in allowed:
-            return value
-        raise PydanticCustomError("refused", "Input should be left out, because {reason}", {"reason": reason})
-
-    return BeforeValidator(check)
-
-
-def _asked(setting: Setting) -> Any:
-    """The type of a setting's field, which is None where the request does not say."""
+def _as_asked(setting: Setting) -> Setting:
     least, most = setting.bounds_asked
-    checks: list[Any] = [AfterValidator(_not_tiny)] * setting.divisor
-    if setting.minus_one is not None:
-        checks.append(_minus_one(setting.minus_one))
-    bounds = Field(ge=least, le=min(most, _LARGEST if setting.whole else most))
-    return Annotated[(int if setting.whole else float, bounds, *checks)] | None
+    return setting._replace(least=least, most=min(most, _LARGEST) if setting.whole else most)
 
 
-if TYPE_CHECKING:
-
-    class _Sampled(parts.Given): ...
-else:
-    _FIELDS = {setting.field or name: (_asked(setting), None) for name, setting in SETTINGS.items()}
-    _Sampled = create_model("_Sampled", __base__=parts.Given, **_FIELDS)
+_SAMPLING = {setting.field or name: (name, _as_asked(setting)) for name, setting in SETTINGS.items()}
 
 
-class GenerationRequest(_Sampled):
+class GenerationRequest(parts.Given):
     """What every request may say about how its answers are written."""
 
     model: str = DEFAULT_MODEL
@@ -105,49 +80,51 @@ class GenerationRequest(_Sampled):
     max_tokens: _Limit = None
     max_completion_tokens: _Limit = None
     logit_bias: Annotated[dict[_TokenId, _Bias], BeforeValidator(_not_many)] = {}
-    seed: Annotated[int | None, Field(ge=0, le=_LARGEST), _minus_one(None)] = None
+    seed: int | None = Field(None, ge=0, le=_LARGEST)
     stop: parts.Text | Annotated[list[parts.Text], Field(max_length=64)] = []
     num_draft_tokens: int | None = Field(None, ge=0, le=LONGEST_DRAFT)
     response_format: parts.Format | None = None
     structured_outputs: parts.StructuredOutputs | None = None
-    chat_template: Annotated[None, _refused("it is set with --chat-template when the server starts")] = None
-    adapters: Annotated[None, _refused("an adapter is loaded with --adapter-path when the server starts")] = None
-    draft_model: Annotated[None, _refused("it is loaded with --draft-model when the server starts")] = None
+    logprobs: bool | Annotated[int, Field(ge=0, le=20)] = False
     store: bool = False
-    background: Annotated[bool, _refused("nothing is stored that could be fetched later", False)] = False
     _without_effect: set[str] = PrivateAttr(default_factory=set)
+    _asked: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="wrap")
     @classmethod
-    def _note_unread(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+    def _supported(cls, data: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         data = parts.noted(data)
+        for name, (harmless, reason) in _REFUSED.items():
+            if (value := data.pop(name, None)) not in (None, harmless):
+                raise wrong_field(name, f"expected nothing, because {reason}, got {quoted(value)}")
+        data |= {name: meaning for name, meaning in _MINUS_ONE.items() if name in data and data[name] == -1}
+        asked = {}
+        for field, (name, setting) in _SAMPLING.items():
+            if (value := data.pop(field, None)) is not None:
+                if not isinstance(value, int | float):
+                    raise wrong_field(field, f"expected a number, got {quoted(value)}")
+                asked[name] = number(field, value, setting)
         request = handler(data)
-        if request.store:  # nothing is
-            request.without_effect.add("store")
-        request.without_effect.update(parts.unread(data))
+        request._asked = asked
+        for name, value in (request.model_extra or {}).items():
+            if value != "" and _OTHER_FORMS.fullmatch(name):
+                problem = f"not supported; use response_format or structured_outputs, got {quoted(value)}"
+                raise wrong_field(name, problem)
+        if request.structured_outputs and request.response_format and request.response_format.type != "text":
+            problem = "expected none, because response_format says what an answer looks like, got both"
+            raise wrong_field("structured_outputs", problem)
+        request.without_effect.update(parts.unread(data), ["store"] * request.store)  # nothing is
         return request
 
     @property
     def asked(self) -> dict[str, Any]:
         """The settings of sampling that the request gives, by their names."""
-        fields = {name: getattr(self, setting.field or name) for name, setting in SETTINGS.items()}
-        return {name: value for name, value in fields.items() if value is not None}
+        return self._asked
 
     @property
     def limit(self) -> int | None:
         """Tokens that an answer may have; None where the request does not say."""
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
-
-    @model_validator(mode="after")
-    def _has_one_form(self) -> Self:
-        for name, value in (self.model_extra or {}).items():
-            if value != "" and _OTHER_FORMS.fullmatch(name):
-                problem = f"not supported; use response_format or structured_outputs, got {quoted(value)}"
-                raise wrong_field(name, problem)
-        if self.structured_outputs and self.response_format and self.response_format.type != "text":
-            problem = "expected none, because response_format says what an answer looks like, got both"
-            raise wrong_field("structured_outputs", problem)
-        return self
 
     @property
     def form(self) -> parts.Form | None:
@@ -168,22 +145,12 @@ class GenerationRequest(_Sampled):
     @property
     def shown_logprobs(self) -> int | None:
         """How many of the most probable tokens to show at each place; None for no probabilities at all."""
-        return None
+        return None if self.logprobs is False else int(self.logprobs)
 
     @property
     def constrained(self) -> bool:
         """Whether not every text is an answer."""
         return self.form is not None or self.callable_names is not None
-
-    @property
-    def has_strict_tools(self) -> bool:
-        """Whether arguments have to fit the schemas of tools where the model decides whether to call."""
-        return False
-
-    @property
-    def needs_grammar(self) -> bool:
-        """Whether something in an answer has to look like something."""
-        return self.constrained or self.has_strict_tools
 
     @property
     def without_effect(self) -> set[str]:
@@ -197,7 +164,6 @@ class ChatRequest(GenerationRequest):
     messages: list[parts.Message] = Field(min_length=1, fail_fast=True)
     tools: Annotated[list[parts.Tool], Field(fail_fast=True)] = []
     tool_choice: parts.ToolChoice = "auto"
-    functions: Annotated[None, _refused("tools and tool_choice say the same")] = None
     modalities: Annotated[list[Literal["text"]], Field(fail_fast=True)] = []
     parallel_tool_calls: bool = True
     prediction: parts.Prediction | None = None
@@ -251,12 +217,3 @@ class CompletionRequest(GenerationRequest):
     """A request to ``/v1/completions``."""
 
     prompt: str | _Ids | _Strings | Annotated[list[_Ids], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)]
-    logprobs: bool | _UpTo20 = False
-    echo: Annotated[bool, _refused("the prompt is not repeated", False)] = False
-    suffix: Annotated[str, _refused("a text is only continued at its end", "")] = ""
-    best_of: Annotated[int, _refused("there are as many answers as n says", 1)] = 1
-
-    @property
-    def shown_logprobs(self) -> int | None:
-        """How many of the most probable tokens to show."""
-        return None if self.logprobs is False else int(self.logprobs)

@@ -49,7 +49,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         for name, setting in SAMPLER.items():
-            object.__setattr__(self, name, _number(name, getattr(self, name), setting))
+            object.__setattr__(self, name, number(name, getattr(self, name), setting))
         if self.top_p == 0:  # mlx-lm's sampler takes this for no filter
             object.__setattr__(self, "temp", 0.0)
 
@@ -153,7 +153,7 @@ def make_logits_processors(
     """
     for name, value in penalties.items():
         if name in PENALTIES and (value is not None or PENALTIES[name].whole):
-            penalties[name] = _number(name, value, PENALTIES[name])
+            penalties[name] = number(name, value, PENALTIES[name])
     biases: list[LogitsProcessor] = [LogitBias(logit_bias)] if logit_bias else []
     repetition = {name: penalties.pop(name) for name in [*penalties] if name.startswith("repetition")}
     made = sample_utils.make_logits_processors
@@ -211,8 +211,8 @@ def in_blocks(weights: mx.array) -> mx.array:
     return weights.reshape(*weights.shape[:-1], blocks, blocks)
 
 
-def _number(name: str, value: Any, setting: Setting) -> Any:
-    """A number that is what a setting may be; NaN and infinity never are."""
+def number(name: str, value: Any, setting: Setting) -> Any:
+    """A number that is what a setting may be, else a `WrongSetting`; NaN and infinity never are."""
     plain: float = math.nan
     kind: Any = Integral if setting.whole else Real
     if isinstance(value, kind) and not isinstance(value, bool):

@@ -5,12 +5,10 @@ from functools import partial
 from typing import Any, ClassVar
 
 from spectool.serve.answers import Answer
-from spectool.serve.deltas import Delta, TokenLogprob, TokenLogprobs
+from spectool.serve.deltas import Delta, Place
 from spectool.serve.errors import checked
 from spectool.serve.protocols.common import Event, Writer, called, counts, metrics
 from spectool.serve.requests import ChatRequest, CompletionRequest, GenerationRequest
-
-_REASONING = ("reasoning", "reasoning_content")  # vLLM's name and DeepSeek's; clients know one or the other
 
 
 class CompletionWriter(Writer):
@@ -25,7 +23,6 @@ class CompletionWriter(Writer):
     def __init__(self, request: GenerationRequest) -> None:
         super().__init__(request)
         self.answers: dict[int, Delta] = {}
-        self._base = {"id": self.id, "created": self.created, "model": request.model}
 
     def begin(self, answers: Sequence[Answer]) -> Iterator[Event]:
         """Nothing precedes a text."""
@@ -33,43 +30,42 @@ class CompletionWriter(Writer):
 
     def add(self, piece: Delta) -> Iterator[Event]:
         """A chunk, unless the piece has nothing to tell."""
-        answer = self.answers.setdefault(piece.index, Delta(piece.index))
-        answer.extend(piece)
+        self.answers.setdefault(piece.index, Delta(piece.index)).extend(piece)
         if piece.text or piece.places or piece.end:
-            logprobs = self._logprobs(piece.places) if piece.places else None
-            yield self._chunk(piece.index, {"text": piece.text}, logprobs, piece.end)
+            yield self._chunk(self._choice(piece, {"text": piece.text}, piece.end))
 
     def waiting(self) -> Iterator[Event]:
         """A chunk that adds nothing."""
-        yield self._chunk(0, self.nothing)
+        yield self._chunk(self._choice(Delta(), self.nothing))
 
     def finish(self, answers: Sequence[Answer]) -> Iterator[Event]:
         """The usage, if it is wanted."""
         if self.request.stream_options.include_usage:
-            yield {**self._base, "object": self.chunk_kind, "choices": [], **_figures(answers)}
+            yield {**self._chunk(), **_figures(answers)}
 
     def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
         """All answers."""
-        choices = []
-        for index, answer in sorted(self.answers.items()):
-            logprobs = None if self.request.shown_logprobs is None else self._logprobs(answer.places)
-            ends = {"logprobs": logprobs, "finish_reason": answer.end or "abort"}
-            choices.append({"index": index, **self._content(answer), **ends})
-        return {**self._base, "object": self.kind, "choices": choices, **_figures(answers)}
+        each = (self.answers[index] for index in sorted(self.answers))
+        choices = [self._choice(answer, self._content(answer), answer.end or "abort") for answer in each]
+        return {**self._chunk(*choices), "object": self.kind, **_figures(answers)}
 
-    def _chunk(self, index: int, content: Event, logprobs: Any = None, end: str | None = None) -> Event:
-        choice = {"index": index, **content, "logprobs": logprobs, "finish_reason": end}
-        return {**self._base, "object": self.chunk_kind, "choices": [choice]}
+    def _chunk(self, *choices: Event) -> Event:
+        base = {"id": self.id, "created": self.created, "model": self.request.model}
+        return {**base, "object": self.chunk_kind, "choices": list(choices)}
+
+    def _choice(self, answer: Delta, content: Event, end: str | None = None) -> Event:
+        logprobs = self._logprobs(answer.places) if answer.places else None
+        return {"index": answer.index, **content, "logprobs": logprobs, "finish_reason": end}
 
     def _content(self, answer: Delta) -> dict[str, Any]:
         return {"text": answer.text}
 
-    def _logprobs(self, places: Sequence[TokenLogprobs]) -> dict[str, Any]:
-        """Places in columns."""
+    def _logprobs(self, places: Sequence[Place]) -> dict[str, Any]:
+        tokens = [place.shown for place in places]
         return {
-            "tokens": [_text(place.chosen) for place in places],
-            "token_logprobs": [place.chosen.logprob for place in places],
-            "top_logprobs": [{_text(choice): choice.logprob for choice in reversed(place.best)} for place in places],
+            "tokens": [each["token"] for each in tokens],
+            "token_logprobs": [each["logprob"] for each in tokens],
+            "top_logprobs": [{it["token"]: it["logprob"] for it in reversed(each["top_logprobs"])} for each in tokens],
             "text_offset": [place.begins for place in places],
         }
 
@@ -88,38 +84,33 @@ class ChatWriter(CompletionWriter):
         answer = self.answers.setdefault(piece.index, Delta(piece.index))
         if piece.text or "role" in delta:
             delta["content"] = piece.text
-        if piece.reasoning:
-            delta |= dict.fromkeys(_REASONING, piece.reasoning)
-        if piece.calls:
-            first = len(answer.calls)
-            delta["tool_calls"] = [{"index": first + i, **called(*call)} for i, call in enumerate(piece.calls)]
+        delta |= _said(piece)
+        for number, call in enumerate(delta.get("tool_calls", ()), len(answer.calls)):
+            call["index"] = number
         answer.extend(piece)
-        logprobs = self._logprobs(piece.places) if piece.places else None
-        if delta or logprobs:
-            yield self._chunk(piece.index, {"delta": delta}, logprobs)
+        if delta or piece.places:
+            yield self._chunk(self._choice(piece, {"delta": delta}))
         if piece.end:
-            yield self._chunk(piece.index, self.nothing, end=piece.end)
+            yield self._chunk(self._choice(Delta(piece.index), self.nothing, piece.end))
 
     def _content(self, answer: Delta) -> dict[str, Any]:
-        message: dict[str, Any] = {"role": "assistant", "content": answer.text}
-        if answer.reasoning:
-            message |= dict.fromkeys(_REASONING, answer.reasoning)
-        if answer.calls:
-            message |= {"content": answer.text or None, "tool_calls": [called(*call) for call in answer.calls]}
-        return {"message": message}
+        text = answer.text or (None if answer.calls else "")
+        return {"message": {"role": "assistant", "content": text, **_said(answer)}}
 
-    def _logprobs(self, places: Sequence[TokenLogprobs]) -> dict[str, Any]:
-        def shown(choice: TokenLogprob) -> dict[str, Any]:
-            return {"token": _text(choice), "logprob": choice.logprob, "bytes": list(choice.token)}
+    def _logprobs(self, places: Sequence[Place]) -> dict[str, Any]:
+        return {"content": [place.shown for place in places]}
 
-        return {"content": [{**shown(each.chosen), "top_logprobs": list(map(shown, each.best))} for each in places]}
+
+def _said(answer: Delta) -> dict[str, Any]:
+    """What an answer has beside its text; vLLM's name of reasoning and DeepSeek's, as clients know one or the other."""
+    thought = dict.fromkeys(("reasoning", "reasoning_content"), answer.reasoning) if answer.reasoning else {}
+    return {**thought, "tool_calls": [called(*call) for call in answer.calls]} if answer.calls else thought
 
 
 def _figures(answers: Sequence[Answer]) -> dict[str, Any]:
     prompt, written, cached = counts(answers)
     usage: dict[str, Any] = {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
-    if cached is not None:
-        usage["prompt_tokens_details"] = {"cached_tokens": cached}
+    usage["prompt_tokens_details"] = {"cached_tokens": cached}
     if predictions := [answer.prediction for answer in answers if answer.prediction is not None]:
         accepted = sum(prediction.repeated for prediction in predictions)
         usage["completion_tokens_details"] = {
@@ -127,7 +118,3 @@ def _figures(answers: Sequence[Answer]) -> dict[str, Any]:
             "rejected_prediction_tokens": sum(len(prediction.tokens) for prediction in predictions) - accepted,
         }
     return {"usage": usage, "metrics": metrics(answers)}
-
-
-def _text(choice: TokenLogprob) -> str:
-    return choice.token.decode(errors="replace")

@@ -6,50 +6,43 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from spectool.serve.answers import Answer
-from spectool.serve.errors import MESSAGES, quoted, wrong_field
-from spectool.serve.protocols.common import Block, BlockWriter, Event, as_chat, called, counts, metrics, own_tools
-from spectool.serve.request_parts import joined, noted
+from spectool.serve.deltas import Delta
+from spectool.serve.errors import MESSAGES
+from spectool.serve.protocols import common
+from spectool.serve.protocols.common import Block, Event, called
+from spectool.serve.request_parts import joined
 from spectool.serve.requests import ChatRequest
 
 _REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "abort": "pause_turn"}
+# The kind of a block's deltas, and the field with what it gains.
+_DELTAS = {"text": ("text", "text"), "reasoning": ("thinking", "thinking"), "call": ("input_json", "partial_json")}
 # What another server has thought or searched for earlier in a conversation; what came of it stands in its texts.
 _OTHERS_SIDE = ("redacted_thinking", "server_tool_use", "mcp_tool_use")
 # A line of Claude Code's to Anthropic alone. It differs from request to request, so nothing after it would be cached.
-_FOR_ANTHROPIC = re.compile(r"x-anthropic-billing-header:.*\n*")
+_FOR_ANTHROPIC = re.compile(r"\Ax-anthropic-billing-header:.*\n*")
 # Of reasoning. Clients take reasoning without any for a text of the user's.
 _SIGNATURE = "spectool"
 
 
 def chat_of(body: dict[str, Any]) -> ChatRequest:
     """A body of this protocol as a request to a chat."""
-    names = ("system", "messages", "tools", "tool_choice", "output_config")
-    sent = noted({name: body[name] for name in names if body.get(name) is not None})
-    body = {name: value for name, value in body.items() if name not in names}
-    chat: dict[str, Any] = {"messages": []}
+    sent, chat = common.own_fields(MESSAGES, body, "system", "messages", "tools", "tool_choice")
+    chat.setdefault("response_format", chat.pop("output_format", None))  # as it was called before
     system = sent.get("system", "")
-    texts = [joined(block, "system") for block in (system if isinstance(system, list) else [system])]
-    if system := "".join(text[found.end() if (found := _FOR_ANTHROPIC.match(text)) else 0 :] for text in texts):
-        chat["messages"].append({"role": "system", "content": system})
-    messages = sent.get("messages")
-    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
-        raise wrong_field("messages", f"expected a list of messages, got {quoted(messages)}")
-    for message in messages:
-        chat["messages"] += _messages(message)
-    chat["stop"] = body.pop("stop_sequences", None)
-    chat["tools"] = own_tools(sent.get("tools", []), ("custom", None), "input_schema")
+    blocks = system if isinstance(system, list) else [system]
+    system = "".join(_FOR_ANTHROPIC.sub("", joined(block, "system")) for block in blocks)
+    turns = [each for message in common.objects("messages", sent.get("messages")) for each in _messages(message)]
+    chat["messages"] = [{"role": "system", "content": system}, *turns] if system else turns
+    # Others would be run by Anthropic. Clients always offer some, so they are no reason to refuse.
+    tools = common.objects("tools", sent.get("tools", []))
+    chat["tools"] = [tool for tool in tools if tool.get("type") in ("custom", None)]
     choice = chat["tool_choice"] = sent.get("tool_choice")
     if isinstance(choice, dict):
         kind, alone = choice.get("type"), choice.get("disable_parallel_tool_use")
         chat["parallel_tool_calls"] = None if alone is None else not alone
         if kind is not None and kind != "tool":  # which has a name
             chat["tool_choice"] = "required" if kind == "any" else kind
-    config, form = sent.get("output_config"), body.pop("output_format", None)  # as it was called before
-    if isinstance(config, dict):
-        form, chat["reasoning_effort"] = config.get("format") or form, config.get("effort")
-    elif config is not None:
-        raise wrong_field("output_config", f"expected an object, got {quoted(config)}")
-    chat["response_format"] = form
-    return as_chat(body, chat, sent)
+    return common.as_chat(sent, chat)
 
 
 def _messages(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -77,7 +70,7 @@ def _messages(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"role": role, "content": joined(texts, "messages"), **own}
 
 
-class MessageWriter(BlockWriter):
+class MessageWriter(common.BlockWriter):
     """Writes a ``message``."""
 
     path, prefix = MESSAGES, "msg_"
@@ -87,66 +80,56 @@ class MessageWriter(BlockWriter):
         """The message without its content."""
         yield {"type": "message_start", "message": {**self._message(), "usage": _usage(answers)}}
 
+    def add(self, piece: Delta) -> Iterator[Event]:
+        """The events of what a piece does to the blocks."""
+        for step, block, text in self.gained(piece):
+            place = {"index": block.index}
+            kind, field = _DELTAS[block.kind]
+            if step == "open":
+                yield {"type": "content_block_start", **place, "content_block": _content(block)}
+            elif step == "grow":
+                yield {"type": "content_block_delta", **place, "delta": {"type": f"{kind}_delta", field: text}}
+            else:
+                if block.kind == "reasoning":
+                    delta = {"type": "signature_delta", "signature": _SIGNATURE}
+                    yield {"type": "content_block_delta", **place, "delta": delta}
+                yield {"type": "content_block_stop", **place}
+
     def waiting(self) -> Iterator[Event]:
         """What Anthropic's server sends from time to time."""
         yield {"type": "ping"}
 
     def finish(self, answers: Sequence[Answer]) -> Iterator[Event]:
         """The reason of the end, and the figures."""
-        message = self._message()
-        delta = {name: message[name] for name in ("stop_reason", "stop_sequence")}
-        yield {"type": "message_delta", "delta": delta, "usage": _usage(answers), "metrics": metrics(answers)}
+        figures = {"usage": _usage(answers), "metrics": common.metrics(answers)}
+        yield {"type": "message_delta", "delta": self._ends(), **figures}
         yield {"type": "message_stop"}
 
     def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
         """The whole message."""
         content = [_content(block) for block in self.blocks]
-        return {**self._message(), "content": content, "usage": _usage(answers), "metrics": metrics(answers)}
-
-    def open(self, block: Block) -> Iterator[Event]:
-        """A block begins empty."""
-        empty: dict[str, Any] = {"call": {"input": {}}, "reasoning": {"thinking": "", "signature": ""}}
-        content = {**_content(block), **empty.get(block.kind, {"text": ""})}
-        yield {"type": "content_block_start", "index": block.index, "content_block": content}
-
-    def grow(self, block: Block, text: str) -> Iterator[Event]:
-        """More of a text or of reasoning, or the input of a call."""
-        kinds = {"call": ("input_json", "partial_json"), "reasoning": ("thinking", "thinking")}
-        kind, field = kinds.get(block.kind, ("text", "text"))
-        yield {"type": "content_block_delta", "index": block.index, "delta": {"type": f"{kind}_delta", field: text}}
-
-    def close(self, block: Block) -> Iterator[Event]:
-        """The end of a block, after the signature of one of reasoning."""
-        if block.kind == "reasoning":
-            delta = {"type": "signature_delta", "signature": _SIGNATURE}
-            yield {"type": "content_block_delta", "index": block.index, "delta": delta}
-        yield {"type": "content_block_stop", "index": block.index}
+        return {**self._message(), "content": content, "usage": _usage(answers), "metrics": common.metrics(answers)}
 
     def _message(self) -> dict[str, Any]:
+        base = {"id": self.id, "type": "message", "role": "assistant", "model": self.request.model}
+        return {**base, "content": [], **self._ends()}
+
+    def _ends(self) -> dict[str, Any]:
         reason = "stop_sequence" if self.stopped_by and self.end == "stop" else _REASONS[self.end]
         begun = bool(self.blocks) or self.end != "abort"
-        return {
-            "id": self.id,
-            "type": "message",
-            "role": "assistant",
-            "model": self.request.model,
-            "content": [],
-            "stop_reason": reason if begun else None,
-            "stop_sequence": self.stopped_by if reason == "stop_sequence" else None,
-        }
+        sequence = self.stopped_by if reason == "stop_sequence" else None
+        return {"stop_reason": reason if begun else None, "stop_sequence": sequence}
 
 
 def _content(block: Block) -> dict[str, Any]:
     if block.call:
-        arguments = json.loads(block.call.arguments)
+        arguments = json.loads(block.text or "{}")
         return {"type": "tool_use", "id": block.call.id, "name": block.call.name, "input": arguments}
     if block.kind == "reasoning":
-        return {"type": "thinking", "thinking": block.text, "signature": _SIGNATURE}
+        return {"type": "thinking", "thinking": block.text, "signature": _SIGNATURE if block.text else ""}
     return {"type": "text", "text": block.text}
 
 
 def _usage(answers: Sequence[Answer]) -> dict[str, Any]:
-    prompt, written, cached = counts(answers)
-    if cached is None:
-        return {"input_tokens": prompt, "output_tokens": written}
+    prompt, written, cached = common.counts(answers)
     return {"input_tokens": prompt - cached, "cache_read_input_tokens": cached, "output_tokens": written}

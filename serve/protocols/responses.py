@@ -1,108 +1,71 @@
 """OpenAI's responses, which Codex speaks. A request brings the whole conversation, or items of it by their ids."""
 
 import json
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+from uuid import uuid4
 
 from spectool.serve.answers import Answer
+from spectool.serve.deltas import Delta
 from spectool.serve.errors import RESPONSES, RequestRefused, quoted, wrong_field
-from spectool.serve.protocols.common import (
-    Block,
-    BlockWriter,
-    Event,
-    as_chat,
-    called,
-    counts,
-    metrics,
-    new_id,
-    own_tools,
-)
-from spectool.serve.request_parts import CUSTOM, joined, noted
+from spectool.serve.protocols import common
+from spectool.serve.protocols.common import Block, Event, called
+from spectool.serve.request_parts import CUSTOM, joined
 from spectool.serve.requests import ChatRequest
 
-_THOUGHTS = "summary_text", "reasoning_text", "text"  # parts of reasoning
 _OTHERS_SIDE = ("web_search_call", "file_search_call")  # what came of it stands in messages
-_PARTS = {"text": "output_text", "reasoning": "reasoning_text"}  # of an item's content, by the kind of its block
+# By the types of items: what their ids begin with, what the events of their content are called, and its field.
+_ITEMS = {
+    "message": ("msg", "output_text", "text"),
+    "reasoning": ("rs", "reasoning_text", "text"),
+    "function_call": ("fc", "function_call_arguments", "arguments"),
+    "custom_tool_call": ("ctc", "custom_tool_call_input", "input"),
+}
+_MOST_KEPT, _MOST_BYTES = 10_000, 64 << 20
+_kept: dict[str, bytes] = {}  # the latest items of all clients, as JSON, by ids that nobody can guess
 
 
-class KeptItems:
-    """The latest items that this server has given out, by their ids; clients may name them instead of sending them."""
-
-    def __init__(self, most: int = 10_000, most_bytes: int = 64 << 20) -> None:
-        """Keep at most ``most`` items, and at most ``most_bytes`` of JSON."""
-        self._most, self._most_bytes, self._nbytes = most, most_bytes, 0
-        self._kept: OrderedDict[str, bytes] = OrderedDict()  # the latest used last
-
-    def keep(self, items: Iterable[dict[str, Any]]) -> None:
-        """Keep items, and let go of the oldest ones."""
-        for item in items:  # which are written on one thread, and read on several
-            self._nbytes -= len(self._kept.pop(item["id"], b""))
-            self._kept[item["id"]] = written = json.dumps(item).encode()
-            self._nbytes += len(written)
-        while self._kept and (len(self._kept) > self._most or self._nbytes > self._most_bytes):
-            self._nbytes -= len(self._kept.popitem(last=False)[1])
-
-    def get(self, item_id: Any) -> dict[str, Any] | None:
-        """The item with this id; None if it is not here, or not any more."""
-        try:
-            self._kept.move_to_end(item_id)
-            item: dict[str, Any] = json.loads(self._kept[item_id])
-        except (KeyError, TypeError):  # no text
-            return None
-        return item
-
-
-_KEPT = KeptItems()  # of all clients, by ids that nobody can guess
+def keep(items: Iterable[dict[str, Any]]) -> None:
+    """Keep items, which clients may name instead of sending them, and let go of the oldest ones."""
+    _kept.update((item["id"], json.dumps(item).encode()) for item in items)
+    while len(_kept) > _MOST_KEPT or sum(map(len, _kept.values())) > _MOST_BYTES:
+        del _kept[next(iter(_kept))]
 
 
 def chat_of(body: dict[str, Any]) -> ChatRequest:
     """A body of this protocol as a request to a chat, which may name items that were given out."""
-    body = {name: value for name, value in body.items() if value is not None}
-    chat: dict[str, Any] = {}
-    for name in {"previous_response_id", "conversation", "prompt"} & body.keys():
-        raise wrong_field(name, "not supported: nothing is stored. Send the whole conversation")
-    names = {"text", "reasoning", "input", "instructions", "tools"}
-    sent = noted({name: body.pop(name) for name in names & body.keys()})
-    text, reasoning, given = sent.get("text", {}), sent.get("reasoning", {}), sent.get("input")
-    chat["response_format"] = text.get("format") if isinstance(text, dict) else text
-    chat["reasoning_effort"] = reasoning.get("effort") if isinstance(reasoning, dict) else reasoning
-    chat["max_completion_tokens"] = body.pop("max_output_tokens", None)
-    instructions = sent.get("instructions")
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
-    if not isinstance(items, list) or not items or not all(isinstance(item, dict) for item in items):
-        raise wrong_field("input", f"expected a text or a list of items, got {quoted(given)}")
+    sent, chat = common.own_fields(RESPONSES, body, "instructions", "tools")
+    given, instructions = sent.get("input"), sent.get("instructions")
+    items = common.objects("input", [{"role": "user", "content": given}] if isinstance(given, str) else given)
     first = [{"role": "system", "content": joined(instructions, "instructions")}] if instructions else []
     chat["messages"] = first + _messages(list(map(_whole, items)))
-    tools = sent.get("tools", [])
-    if isinstance(tools, list):
-        tools = [each for tool in tools for each in _flattened(tool)]
-    chat["tools"] = own_tools(tools, ("function", "custom"), "parameters")
-    return as_chat(body, chat, sent)
+    # Others would be run by OpenAI. Clients always offer some, so they are no reason to refuse.
+    chat["tools"] = [tool for tool in _flattened(sent.get("tools", [])) if tool.get("type") in ("function", "custom")]
+    return common.as_chat(sent, chat)
 
 
 def _whole(item: dict[str, Any]) -> dict[str, Any]:
     """An item, or the stored one that an `item_reference` names."""
     if item.get("type") != "item_reference" and item.keys() != {"id"}:
         return item
-    if (found := _KEPT.get(item.get("id"))) is None:
+    if (found := _kept.get(str(item.get("id")))) is None:
         problem = "expected items of the latest responses of this server, or whole ones (store: false)"
         raise wrong_field("input", f"{problem}, got a reference to {quoted(item.get('id'))}")
-    return found
+    return dict(json.loads(found))
 
 
-def _flattened(tool: Any) -> list[Any]:
-    """A tool, or those of a namespace under their full names; Codex has a namespace for each MCP server."""
-    kind = tool.get("type") if isinstance(tool, dict) else None
-    if kind == "custom":
-        tool["parameters"] = CUSTOM
-    if kind != "namespace" or not isinstance(tool.get("tools"), list):
-        return [tool]
-    for each in tool["tools"]:
-        if isinstance(each, dict) and each.get("type") in ("function", "custom"):
-            each["in_namespace"] = (tool.get("name"), each.get("name"))
-            each["name"] = _full_name(*each["in_namespace"])
-    return [one for each in tool["tools"] for one in _flattened(each)]
+def _flattened(tools: Any, namespace: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+    """Tools, and those in namespaces under their full names; Codex has a namespace for each MCP server."""
+    for tool in common.objects("tools", tools):
+        kind = tool.get("type")
+        if kind == "namespace":
+            yield from _flattened(tool.get("tools"), tool)
+        elif kind == "custom":
+            tool["parameters"] = CUSTOM
+        if namespace and kind in ("function", "custom"):
+            tool["in_namespace"] = (namespace.get("name"), tool.get("name"))
+            tool["name"] = _full_name(*tool["in_namespace"])
+        yield tool
 
 
 def _full_name(namespace: Any, name: Any) -> Any:
@@ -130,7 +93,7 @@ def _messages(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
             result = joined(item.get("output") or "", "input", of_tool=True)
             messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": result})
         elif kind == "reasoning":
-            if thought := _thought(item.get("content")) or _thought(item.get("summary")):
+            if thought := joined(item.get("content") or item.get("summary") or "", "input", of_tool=True):
                 message = own("content", "tool_calls")
                 message["reasoning_content"] = message.get("reasoning_content", "") + thought
         elif kind == "message":
@@ -145,17 +108,7 @@ def _messages(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return messages
 
 
-def _thought(parts: Any) -> str:
-    """The text of reasoning, of which what is no text is left out."""
-    texts = []
-    for part in parts if isinstance(parts, list) else [parts]:
-        if isinstance(part, dict):
-            part = part.get("text") if part.get("type", "text") in _THOUGHTS else None
-        texts += [part] if part and isinstance(part, str) else []
-    return "\n".join(texts)
-
-
-class ResponseWriter(BlockWriter):
+class ResponseWriter(common.BlockWriter):
     """Writes a ``response``; its events are numbered."""
 
     path, prefix = RESPONSES, "resp_"
@@ -168,13 +121,31 @@ class ResponseWriter(BlockWriter):
         self._base = {"id": self.id, "object": "response", "created_at": self.created, "model": request.model}
         self._number = 0
         self._in_namespace = {tool.function.name: tool.in_namespace for tool in request.tools if tool.in_namespace}
-        functions = [tool["function"] for tool in request.offered]
-        self._custom = {function["name"] for function in functions if function.get("parameters") == CUSTOM}
+        self._custom = {tool.function.name for tool in request.tools if tool.function.parameters == CUSTOM}
 
     def begin(self, answers: Sequence[Answer]) -> Iterator[Event]:
         """The response without its output."""
         yield self._event("created", response=self._response("in_progress"))
         yield from self.waiting()
+
+    def add(self, piece: Delta) -> Iterator[Event]:
+        """The events of what a piece does to the blocks, which are items here."""
+        for step, block, text in self.gained(piece):
+            item = self._item(block)
+            _, name, field = _ITEMS[item["type"]]
+            parts, written = item.get("content", []), item.get(field, block.text)
+            if step == "open":
+                begun = {**item, "content": []} if parts else item
+                yield self._event("output_item.added", output_index=block.index, item=begun)
+                for part in parts:
+                    yield self._event("content_part.added", block, part=part)
+            elif step == "grow":
+                yield self._event(f"{name}.delta", block, delta=text if parts else written)
+            else:
+                yield self._event(f"{name}.done", block, **{field: written})
+                for part in parts:
+                    yield self._event("content_part.done", block, part=part)
+                yield self._event("output_item.done", output_index=block.index, item=item)
 
     def waiting(self) -> Iterator[Event]:
         """The response as it was at the beginning."""
@@ -187,54 +158,25 @@ class ResponseWriter(BlockWriter):
 
     def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
         """The whole response."""
-        prompt, written, cached = counts(answers)
+        prompt, written, cached = common.counts(answers)
         usage: dict[str, Any] = {"input_tokens": prompt, "output_tokens": written, "total_tokens": prompt + written}
-        usage["input_tokens_details"] = {"cached_tokens": cached or 0, "cache_write_tokens": 0}
+        usage["input_tokens_details"] = {"cached_tokens": cached, "cache_write_tokens": 0}
         usage["output_tokens_details"] = {"reasoning_tokens": sum(answer.reasoning for answer in answers)}
         status = "completed" if self.end in ("stop", "tool_calls") else "incomplete"
         why = "max_output_tokens" if self.end == "length" else self.end
         reason = {"incomplete_details": {"reason": why}} if status == "incomplete" else {}
         output = [self._item(block) for block in self.blocks]
-        _KEPT.keep(output)
-        figures = {"usage": usage, "metrics": metrics(answers)}
+        keep(output)
+        figures = {"usage": usage, "metrics": common.metrics(answers)}
         return {**self._response(status), **reason, "output": output, **figures}
 
     def error(self, refusal: RequestRefused) -> Event:
         """The end of a response that failed."""
         told = super().error(refusal)["error"]
-        code = {429: "rate_limit_exceeded"}.get(refusal.status, "invalid_prompt")
-        code = told["code"] or ("server_error" if refusal.status >= 500 else code)
+        usual = {429: "rate_limit_exceeded"}.get(refusal.status, "invalid_prompt")
+        code = told["code"] or ("server_error" if refusal.status >= 500 else usual)
         problem = {"code": code, "message": told["message"]}
         return self._event("failed", response={**self._response("failed"), "error": problem})
-
-    def open(self, block: Block) -> Iterator[Event]:
-        """An item begins."""
-        block.id = new_id({"text": "msg_", "call": "fc_"}.get(block.kind, "rs_"))
-        empty: dict[str, Any] = {self._names(block)[1]: ""} if block.call else {"content": []}
-        item = {**self._item(block), "status": "in_progress", **empty}
-        yield self._event("output_item.added", output_index=block.index, item=item)
-        if not block.call:
-            yield self._event("content_part.added", block, part=_part(block))
-
-    def grow(self, block: Block, text: str) -> Iterator[Event]:
-        """More of a text or of reasoning, or the arguments of a call."""
-        name, field = self._names(block)
-        yield self._event(f"{name}.delta", block, delta=self._item(block)[field] if block.call else text)
-
-    def close(self, block: Block) -> Iterator[Event]:
-        """The end of an item."""
-        name, field = self._names(block)
-        yield self._event(f"{name}.done", block, **{field: self._item(block)[field] if block.call else block.text})
-        if not block.call:
-            yield self._event("content_part.done", block, part=_part(block))
-        yield self._event("output_item.done", output_index=block.index, item=self._item(block))
-
-    def _names(self, block: Block) -> tuple[str, str]:
-        """What the events of a block are called, and the field of what it has."""
-        if not block.call:
-            return _PARTS[block.kind], "text"
-        is_custom = block.call.name in self._custom
-        return ("custom_tool_call_input", "input") if is_custom else ("function_call_arguments", "arguments")
 
     def _event(self, name: str, block: Block | None = None, **content: Any) -> Event:
         self._number += 1
@@ -257,20 +199,21 @@ class ResponseWriter(BlockWriter):
         return "custom" if tool in self._custom else "function"
 
     def _item(self, block: Block) -> dict[str, Any]:
-        base = {"id": block.id, "status": "incomplete" if block.cut else "completed"}
+        status = "completed" if block.text else "in_progress"
+        item: dict[str, Any] = {"status": "incomplete" if block.cut else status}
         if block.call:
-            call_id, name, arguments = block.call
-            call = {**base, "call_id": call_id, "name": name}
-            if name in self._in_namespace:
-                call["namespace"], call["name"] = self._in_namespace[name]
+            name = block.call.name
+            item |= {"call_id": block.call.id, "name": name}
             if name in self._custom:
-                return {**call, "type": "custom_tool_call", "input": json.loads(arguments)["input"]}
-            return {**call, "type": "function_call", "arguments": arguments}
-        if block.kind == "reasoning":
-            return {**base, "type": "reasoning", "summary": [], "content": [_part(block)]}
-        return {**base, "type": "message", "role": "assistant", "content": [_part(block)]}
-
-
-def _part(block: Block) -> dict[str, Any]:
-    part: dict[str, Any] = {"type": _PARTS[block.kind], "text": block.text}
-    return {**part, "annotations": []} if block.kind == "text" else part
+                item |= {"type": "custom_tool_call", "input": json.loads(block.text)["input"] if block.text else ""}
+            else:
+                item |= {"type": "function_call", "arguments": block.text}
+            if name in self._in_namespace:
+                item["namespace"], item["name"] = self._in_namespace[name]
+        elif block.kind == "reasoning":
+            item |= {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": block.text}]}
+        else:
+            part = {"type": "output_text", "text": block.text, "annotations": []}
+            item |= {"type": "message", "role": "assistant", "content": [part]}
+        block.id = block.id or f"{_ITEMS[item['type']][0]}_{uuid4().hex}"
+        return {"id": block.id, **item}

@@ -6,9 +6,8 @@ import json
 import logging
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from http.client import HTTPConnection
 from types import SimpleNamespace
 from typing import Any
@@ -159,17 +158,15 @@ def test_a_stream_has_events_while_its_text_is_held_back(
     times = itertools.count(step=3)
     monkeypatch.setattr("spectool.serve.app.time", SimpleNamespace(monotonic=lambda: next(times)))
 
-    async def pieces() -> AsyncIterator[Delta]:
+    async def pieces() -> AsyncGenerator[Delta | None]:
+        yield None
         yield Delta(text="a")
         for _ in range(20):
             yield Delta()
 
-    @asynccontextmanager
-    async def writing() -> AsyncIterator[Any]:
-        yield [Answer(checked(ChatRequest, QUESTION), Prompt([]))], pieces()
-
     async def sent() -> list[bytes]:
-        return [part async for part in _streamed(writing(), writer())]
+        answers = [Answer(checked(ChatRequest, QUESTION), Prompt([]))]
+        return [part async for part in _streamed(pieces(), answers, writer())]
 
     _, *waiting, _ = asyncio.run(sent())
     assert len(waiting) >= 3

@@ -108,7 +108,14 @@ class Walk:
                 settings = request.model_dump(include=type(request).model_fields.keys() - shown)
                 asked = [(prompt.tokens, prompt.grammar is None) for prompt in prompts]
                 names = {own_name(self.path, name) for name in request.without_effect}
-                self._seen[key] = (names, settings, request.form, getattr(request, "callable_names", 0), asked)
+                self._seen[key] = (
+                    names,
+                    settings,
+                    request.asked,
+                    request.form,
+                    getattr(request, "callable_names", 0),
+                    asked,
+                )
         return self._seen[key]
 
     def ask(self, kind: Any, place: str, put: Callable[[Any], Any], above: frozenset[Any]) -> None:

@@ -7,7 +7,6 @@ import re
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +51,9 @@ def test_bodies_that_are_no_request(server: Server) -> None:
 
 def test_a_body_of_many_objects_is_refused() -> None:
     """Each of them would take a hundred times as much memory as in the body."""
-    for objects in (99_999, 100_000):
-        body = {"prompt": "{" * 100_000, "user": [{}] * objects}
-        with (
-            nullcontext() if objects < 100_000 else pytest.raises(RequestRefused, match=r"100,000 objects.*got 100,001")
-        ):
-            assert parse_json(json.dumps(body).encode()) == body
+    assert parse_json(json.dumps({"user": [{}] * 99_999}).encode())
+    with pytest.raises(RequestRefused, match=r"100,000 objects.*got 100,001"):
+        parse_json(json.dumps({"user": [{}] * 100_000}).encode())
 
 
 FUNCTION: dict[str, Any] = {"type": "function", "function": {}}
@@ -121,7 +117,6 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         "input": [[], [5], [{"type": "computer_call"}], [{"type": ["message"]}], [{"role": "robot", "content": "a"}]],
         "previous_response_id": ["resp_1"],
         "conversation": ["conv_1"],
-        "prompt": [{"id": "pmpt_1"}],
         "background": [True],
         "text.format": [5, NO_SCHEMA],
         "tools": [
@@ -132,7 +127,6 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         ],
         "instructions": [5],
         "max_output_tokens": [0],
-        "n": [2],
     },
     MESSAGES: {
         "system": [0],
@@ -146,7 +140,6 @@ WRONG: dict[str, dict[str, list[Any]]] = {
         ],
         "tools": [[{"name": 5, "input_schema": {}}]],
         "temperature": [5],
-        "n": [2],
         "stop_sequences": [[""]],
         "output_config.format": [{"type": "json_schema"}],
     },
