@@ -28,15 +28,14 @@ def demo() -> None:
     Example:
         spectool demo
     """
-    from spectool.commands.shared.display import Display, legend, styles_of_output
+    from spectool.commands.shared.display import Display
     from spectool.runtime.demo_models import demo_path
     from spectool.runtime.loading import load_drafter, load_model
 
     target, tokenizer = load_model(str(demo_path("target")))
-    styles = styles_of_output()
-    display = Display(tokenizer, styles)
+    display = Display(tokenizer)
     click.echo(f"The prompt, with two spelling mistakes:\n\n{_HEADING}\n{_PARAGRAPH}\n")
-    click.echo(f"The answer. Its colours show what became of each draft:\n{legend(styles)}\n")
+    click.echo(f"The answer. Its colours show what became of each draft:\n{display.legend}\n")
     click.echo(f"{_HEADING}\n{_BEGIN}", nl=False)
     # A wrong draft token costs as much as a right one.
     drafted = corrected(target, tokenizer, drafter=load_drafter(tokenizer, min_probability=0.3), on_cycle=display.echo)

@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from spectool import SpectoolError
-from spectool.commands.shared.console import decoded, say, show
-from spectool.commands.shared.display import Display, by_drafter, legend, styles_of_output
+from spectool.commands.shared.console import say, show
+from spectool.commands.shared.display import Display, by_drafter
 from spectool.commands.shared.model_options import follow_rank_0, model_options, open_model
-from spectool.commands.shared.options import command, option, text_file_option
+from spectool.commands.shared.options import command, option, some_text, text_file_option
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import Drafter, members_of
 
@@ -21,7 +21,14 @@ _FEW = 0.25  # of the passes: with drafts in fewer of them, drafting has stopped
 
 
 @command("generate")
-@option("-p", "--prompt", metavar="TEXT", help="The prompt; without it, standard input is read.", heading=_PROMPT)
+@option(
+    "-p",
+    "--prompt",
+    type=some_text,
+    metavar="TEXT",
+    help="The prompt; without it, standard input is read.",
+    heading=_PROMPT,
+)
 @option("--ignore-chat-template", is_flag=True, help="Leave out the chat template.", heading=_PROMPT)
 @model_options
 @text_file_option(
@@ -88,11 +95,9 @@ def generate(
         end = tokenizer.decode(list(encoded)[-32:])
         reasoning = None if ignore_chat_template else begins_reasoning(tokenizer, end)
         arguments["grammar"] = Grammar(tokenizer, "json_schema", json_schema, reasoning=reasoning)
-    display = None
-    if show_drafts:
-        styles = styles_of_output()
-        say(legend(styles))
-        display = Display(tokenizer, styles, own_text=templates and json_schema is None)
+    display = Display(tokenizer, own_text=templates and json_schema is None) if show_drafts else None
+    if display:
+        say(display.legend)
         arguments["on_cycle"] = display.echo
     arguments["prediction"] = prediction
     pieces: list[str] = []
@@ -101,8 +106,7 @@ def generate(
             pieces.append(response.text)
             if not (display or as_json):
                 click.echo(response.text, nl=False)
-    except KeyboardInterrupt as stopped:
-        stopped.args = ("Interrupted.",)
+    except KeyboardInterrupt:
         if not as_json:
             click.echo()  # ends the line of the text
             if pieces:
@@ -160,13 +164,8 @@ def few_drafts(statistics: DraftStatistics, drafters: Sequence[Drafter], context
 
 def _read_prompt(prompt: str | None) -> str:
     """The prompt, or standard input without one line end at its end."""
-    if prompt is not None and prompt != "-":
-        where, text = "--prompt", decoded(prompt, "--prompt: ")
-    elif sys.stdin is None or (prompt is None and sys.stdin.isatty()):
+    if prompt not in (None, "-"):
+        return str(prompt)
+    if sys.stdin is None or (prompt is None and sys.stdin.isatty()):
         raise click.UsageError("give --prompt TEXT, or text on standard input")
-    else:
-        where = "standard input"
-        text = decoded(re.sub(rb"\r?\n\Z", b"", sys.stdin.buffer.read()), f"{where}: ")
-    if not text:
-        raise SpectoolError(f"{where}: expected a prompt, got nothing. Give some text to continue")
-    return text
+    return some_text(re.sub(rb"\r?\n\Z", b"", sys.stdin.buffer.read()), "standard input: ")

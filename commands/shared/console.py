@@ -28,11 +28,6 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 _wrapped = partial(wrap, width=100, break_long_words=False, break_on_hyphens=False)
 
 
-def without_colours() -> bool:
-    """Whether the user, or the terminal, wants text without colours."""
-    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
-
-
 def say(message: str) -> None:
     """Write a note to stderr."""
     click.echo(printable(message, "\n"), err=True)

@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -59,13 +60,10 @@ def language_code(given: str) -> str:
 
 def json_object(text: str) -> dict[str, Any]:
     """A JSON object."""
-    try:
-        found = json.loads(text)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise click.BadParameter(f"expected a JSON object, got {text!r}")
-    return found
+    with suppress(ValueError):
+        if isinstance(found := json.loads(text), dict):
+            return found
+    raise click.BadParameter(f"expected a JSON object, got {text!r}")
 
 
 def size_in_bytes(text: str) -> int:
@@ -115,10 +113,10 @@ class SectionedCommand(click.Command):
                 formatter.write_dl(records)
 
 
-def _text_of(context: click.Context, parameter: click.Parameter, path: str | None) -> str | None:
+def _text_of(path: str) -> str:
     """The text of a file, which is read at once, because a command checks all arguments first."""
     try:
-        return None if path is None else some_text(Path(path).read_bytes(), f"{path}: ")
+        return some_text(Path(path).read_bytes(), f"{path}: ")
     except OSError as error:
         raise click.BadParameter(f"{error}.") from error
 
@@ -134,7 +132,7 @@ target_option = partial(option, "--target", "--model", "target", required=True)
 pack_option = partial(option, "--pack", "packs", multiple=True, metavar="NAME")
 corpora_option = partial(option, "--corpus", "corpora", multiple=True, metavar="C")
 path_option = partial(option, type=click.Path(path_type=Path))
-text_file_option = partial(option, type=click.Path(exists=True, dir_okay=False), callback=_text_of, metavar="FILE")
+text_file_option = partial(option, type=_text_of, metavar="FILE")
 out_option = path_option("-o", "--out", metavar="OUT", help="Where to write; by default in your cache folder.")
 
 

@@ -104,7 +104,7 @@ def damaged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("prune-draft --draft BAD --corpus sample:pl -o taken", "taken: exists already"),
         ("predict --model BAD --here --corpus sample:pl --dict gone", "gone: no such file"),
         ("doctor --model BAD --draft-model ./gone", "./gone: no such directory"),
-        ("generate --model BAD -p a --json-schema gone", "'gone' does not exist"),
+        ("generate --model BAD -p a --json-schema gone", "No such file or directory: 'gone'"),
         ("serve --model BAD --adapter-path nope", "nope: expected a LoRA adapter"),
         ("inspect gone", "gone: no such file or directory"),
         ("setup BAD --language pl --corpus gone.txt", "gone.txt"),

@@ -23,8 +23,8 @@ run, figures = (partial(each, "generate", "--model", TARGET) for each in (comman
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--prompt", ""], "--prompt: expected a prompt, got nothing"),
-        (["--prompt", "a\udcff"], "--prompt: not UTF-8 at byte 1"),
+        (["--prompt", ""], "'--prompt': expected a text, got nothing"),
+        (["--prompt", "a\udcff"], "'--prompt': not UTF-8 at byte 1"),
         (["--prompt", "a", "--stop", "b", "--show-drafts"], "leave out --json and --stop"),
         (["--prompt", "a"], "no such directory"),
         (["--prompt", "a", "--draft-model", "./gone"], "./gone: no such directory"),
