@@ -58,7 +58,6 @@ def doctor(
     for name in names.values():
         load_model(name, lazy=True)  # before any is measured, and without the other ranks
     costs: dict[str, PassCosts] = {}
-    advice: list[str] = []
     for role, name in names.items():
         loaded, costs[role] = measured(name, seconds, exact, pipeline if role == "target" else None)
         if share:
@@ -69,11 +68,6 @@ def doctor(
     if share:
         if not all(each.final for each in costs.values()):
             say("Do not send this: other programs kept the machine busy. Close them, and run the same command again.")
-        elif not draft_model:
-            say(
-                "What passes of a small model take is hardly known of any chip. If you have Gemma 3 270M, send a line "
-                "of it, too: spectool doctor --model google/gemma-3-270m-it --share"
-            )
         return
     draft_pass = costs["draft"].curve[1] if draft_model else 0.0
     lengths = _lengths(costs["target"], draft_pass)
@@ -84,22 +78,10 @@ def doctor(
     click.echo(f"\n{costs['target'].model} on {costs['target'].machine}\n\n{_table(costs['target'], lengths)}\n")
     for note in [*_notes(costs["target"], lengths, draft_pass), *advice]:
         click.echo(fill(note, 100))
-    if draft_model and _differ(draft_model, model):
-        say_next(["align", "--draft", draft_model, "--target", model], "")
+    if draft_model:
+        say_next(["setup", model, "--draft-model", draft_model], "--language …")
     else:
-        say_next(["generate", "--model", model, *(["--draft-model", draft_model] if draft_model else [])])
-
-
-def _differ(draft_model: str, model: str) -> bool:
-    """Whether a draft model has another tokenizer, for which nothing is aligned yet."""
-    from spectool.artifacts.default_paths import find_draft
-    from spectool.runtime.drafters.draft_model import vocabulary_mismatch
-    from spectool.runtime.loading import alignment_for
-    from spectool.tokenization.opening import open_tokenizer
-
-    draft, target = open_tokenizer(find_draft(draft_model)), open_tokenizer(model)
-    differ = vocabulary_mismatch(draft.vocabulary, target.vocabulary) is not None
-    return differ and alignment_for(target, draft.matches) is None
+        say_next(["generate", "--model", model])
 
 
 def measured(

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from spectool.tokenization.tokenizer import Tokenizer
 
 _SUFFIXES = (".dict", ".align", ".pack")
-_SHOWN = ("format", "version", "tool", "tokenizers", "arguments", "inputs", "statistics")  # of a manifest
 _ENTRIES = 5  # of a dictionary, as a sample
 _STEPS = 8  # most look-ups of a proposal that is shown
 
@@ -50,7 +49,7 @@ def inspect(path: str, lookup: str | None, tokenizer: str | None, as_json: bool)
     if not is_artifact:
         show(_tokenizer_facts(find_draft(path)), as_json)
         return
-    facts: dict[str, Any] = {name: getattr(opened.manifest, name) for name in _SHOWN}
+    facts = {each.name: getattr(opened.manifest, each.name) for each in fields(opened.manifest)}
     facts |= {"bytes": file.stat().st_size, "sha256": opened.file.sha256}
     if kind == "spectool-dictionary":
         sampled = sample(opened, lookup, tokenizer)
