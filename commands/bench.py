@@ -12,7 +12,7 @@ from spectool.commands.shared.console import say, show
 from spectool.commands.shared.model_options import (
     DRAFT_SOURCES,
     DraftLength,
-    drafting_options,
+    drafter_options,
     follow_rank_0,
     model_option,
     pipeline_option,
@@ -25,7 +25,6 @@ from spectool.runtime.settings import LONGEST_DRAFT
 if TYPE_CHECKING:
     from spectool.measure.bench.results import DrafterSpec
 
-_OF_BENCH = {"--num-draft-tokens", "--measure", "--no-measure"}  # not of a drafter
 _ABOUT = ("alignment", "min_probability")  # say how something drafts
 
 
@@ -95,7 +94,7 @@ def bench(drafters: tuple[str, ...], out: Path, as_json: bool, **settings: Any) 
 
 
 @click.command(add_help_option=False)
-@drafting_options
+@drafter_options
 def _choose(**chosen: Any) -> dict[str, Any]:
     return chosen
 
@@ -104,8 +103,6 @@ def drafter_of(options: Sequence[str]) -> "DrafterSpec":
     """The drafter of some options of `generate`; nothing drafts by default, only what is named."""
     from spectool.measure.bench.results import DrafterSpec
 
-    if not _OF_BENCH.isdisjoint(options):
-        raise click.UsageError("give --num-draft-tokens to bench itself, for all drafters; it measures passes anyway")
     chosen = _choose.main(list(options), standalone_mode=False, default_map={"dictionary": (), "history": False})
     if AUTO in (*chosen["dictionary"], chosen["draft_model"]):
         raise click.UsageError("name what drafts instead of auto, so that the run says what it measured")

@@ -137,8 +137,20 @@ DRAFT_SOURCES = {
 }
 """All that drafts, by its argument of `load_drafter`. Options and drafters that are compared follow from it."""
 
-drafting_options = option_group(
+drafter_options = option_group(
     *DRAFT_SOURCES.values(),
+    _drafting(
+        "--verify",
+        type=click.Choice(["exact", "rejection"]),
+        default="rejection",
+        help="Above temperature 0: exact accepts draft tokens that equal the sampled ones; rejection accepts more of a "
+        "draft model's with the same tokenizer, by rejection sampling.",
+    ),
+)
+"""What drafts, which `sources_of` takes, and how drafts are verified."""
+
+drafting_options = option_group(
+    drafter_options,
     _drafting(
         "--num-draft-tokens",
         type=DraftLength(0, LONGEST_DRAFT),
@@ -151,15 +163,8 @@ drafting_options = option_group(
         default=True,
         help="Time the model's passes when it first drafts here, until two measurements agree.",
     ),
-    _drafting(
-        "--verify",
-        type=click.Choice(["exact", "rejection"]),
-        default="rejection",
-        help="Above temperature 0: exact accepts draft tokens that equal the sampled ones; rejection accepts more of a "
-        "draft model's with the same tokenizer, by rejection sampling.",
-    ),
 )
-"""What `sources_of` takes, and how much is drafted."""
+"""The same, and how much is drafted."""
 
 model_options = option_group(
     model_option(heading=_PROMPT),
