@@ -1,6 +1,7 @@
 """The command ``align``, and what it and ``inspect`` say of a pair of tokenizers."""
 
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,48 +61,40 @@ def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool)
     judged = judgement(manifest)
     print_result(path, manifest, as_json, **judged)
     require_checked(path, manifest, say)
-    if not as_json:
-        shown = ["inspect", *["--"] * str(path).startswith("-"), str(path)]
-        say(f"all figures: spectool {shlex.join(shown)}")
-        if judged["usable"]:
-            models = ["--model", model_of(target, "MODEL"), "--draft-model", model_of(draft, "DRAFT")]
-            say_next(["generate", *models, *(["--alignment", str(path)] if out else [])])
+    if judged["usable"]:
+        models = ["--model", model_of(target, "MODEL"), "--draft-model", model_of(draft, "DRAFT")]
+        say_next(["generate", *models, *(["--alignment", str(path)] if out else [])])
 
 
 def judgement(manifest: Manifest) -> dict[str, Any]:
     """The figures of an alignment that decide about it, and the verdict: ``usable`` is None where nothing tells."""
+    from spectool.artifacts.alignment import SIDES
+    from spectool.artifacts.alignment_report import checked_sides
+
     try:
-        return _judged(manifest)
+        s, lost = manifest.statistics, {side: check.share for side, _, check in checked_sides(manifest)}
+        draft, target = (s[f"{side}_to_{other}"] for side, other in SIDES)
+        limits = [f"the {side}'s {', '.join(s[side]['limits'])}" for side, _ in SIDES if s[side]["limits"]]
+        usable, verdict = _verdict(draft, target["tokens"], max(lost.values()), limits)
+        lossy = {"draft": draft["lossy_texts"], "target": target["lossy_texts"]}
     except (SpectoolError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
         return {"usable": None, "verdict": "none, because the report of this alignment lacks a figure: align again"}
+    return {"lossy texts": lossy, "lost joins": lost, "usable": usable, "verdict": verdict}
 
 
-def _judged(manifest: Manifest) -> dict[str, Any]:
-    from spectool.artifacts.alignment import SIDES
-    from spectool.artifacts.alignment_report import LOST, checked_sides
+def _verdict(draft: Mapping[str, Any], tokens: int, lost: float, limits: Sequence[str]) -> tuple[bool | None, str]:
+    from spectool.artifacts.alignment_report import LOST
 
-    s, lost = manifest.statistics, {side: check.share for side, _, check in checked_sides(manifest)}
-    draft, target = (s[f"{side}_to_{other}"] for side, other in SIDES)
-    usable: bool | None
-    if max(lost.values()) > LOST:
-        usable, verdict = (
-            False,
-            "do not use this pair: too many translated tokens differ from the tokenizer's own encoding",
-        )
-    elif draft["lossy_texts"] > draft["texts"]:
-        usable = None if draft["texts"] else False  # no text of the sample survives in both tokenizers
-        limits = (f"the {side}'s {', '.join(s[side]['limits'])}" for side, _ in SIDES if s[side]["limits"])
-        verdict = (
+    if lost > LOST:
+        return False, "do not use this pair: too many translated tokens differ from the tokenizer's own encoding"
+    if draft["lossy_texts"] > draft["texts"]:
+        return None if draft["texts"] else False, (  # without any, no text of the sample survives in both tokenizers
             f"do not use this pair for such text, which a tokenizer does not keep ({'; '.join(limits)}): a draft that "
             "differs from the target's text is never accepted. Choose another draft, or text that both keep"
         )
-    elif not draft["texts"]:
-        usable, verdict = None, "nothing can be said about this pair: no passage of the text is kept by both tokenizers"
-    else:
-        usable, length = True, target["tokens"] / draft["tokens"]
-        verdict = (
-            f"this pair is fine to use: on this text, a draft token is as long as {length:.2f} target tokens. "
-            "`spectool bench` measures how often a real draft is right"
-        )
-    lossy = {"draft": draft["lossy_texts"], "target": target["lossy_texts"]}
-    return {"lossy texts": lossy, "lost joins": lost, "usable": usable, "verdict": verdict}
+    if not draft["texts"]:
+        return None, "nothing can be said about this pair: no passage of the text is kept by both tokenizers"
+    return True, (
+        f"this pair is fine to use: on this text, a draft token is as long as {tokens / draft['tokens']:.2f} target "
+        "tokens. `spectool bench` measures how often a real draft is right"
+    )

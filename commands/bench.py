@@ -29,7 +29,7 @@ _ABOUT = ("alignment", "min_probability")  # say how something drafts
 
 
 @command("bench")
-@model_option()
+@model_option
 @option(
     "--drafter",
     "drafters",
@@ -39,12 +39,7 @@ _ABOUT = ("alignment", "min_probability")  # say how something drafts
     help="What drafts: options of `generate` joined by commas, such as dict=pl.dict,history or draft-model=M. Nothing "
     "else drafts; name=… is for tables. May be repeated, to compare.",
 )
-@option(
-    "--prompts",
-    required=True,
-    metavar="P",
-    help=f"{', '.join(LANGUAGES)}: built-in prompts; or a corpus, as for build-dict.",
-)
+@option("--prompts", required=True, metavar="P", help=f"{', '.join(LANGUAGES)}: built-in prompts; or a corpus.")
 @option("--count", type=Whole(1), help="Number of prompts; by default 60 of a language, 12 of a corpus.")
 @option(
     "--num-draft-tokens",
@@ -56,7 +51,7 @@ _ABOUT = ("alignment", "min_probability")  # say how something drafts
 )
 @option("--tokens", type=Whole(1, 1 << 16), default=128, help="Maximum number after each prompt.")
 @option("--temp", "--temperature", type=Finite(0, 1000), default=0.0, help="Temperature.")
-@pipeline_option()
+@pipeline_option
 @option("--ignore-eos", is_flag=True, help="Continue where the model would end its text.")
 @path_option("-o", "--out", required=True, metavar="RUN", help="New folder to write.")
 @option("--window", type=Whole(0), default=0, help="Tokens of each prompt from a corpus; 0 for all.")

@@ -66,8 +66,7 @@ def build_dict(
     path = out or default_path(name)
     manifest = count_and_build(target, source, path, options, say, counted)
     print_result(path, manifest, as_json)
-    if not as_json:
-        say_next(["generate", "--model", model_of(tokenizer, "MODEL"), "--dict", str(path)])
+    say_next(["generate", "--model", model_of(tokenizer, "MODEL"), "--dict", str(path)])
 
 
 def place_of_pack(name: str) -> str:

@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from spectool import SpectoolError
-from spectool.commands.shared.console import decoded, say
+from spectool.commands.shared.console import say
 from spectool.commands.shared.model_options import follow_rank_0, model_options, open_model
-from spectool.commands.shared.options import command
+from spectool.commands.shared.options import command, some_text
 
 _HELP = "Type a message and press Enter. /reset starts a new chat, Ctrl-C stops an answer, Ctrl-D or /exit ends it all."
 _ENDS, _TYPED_ENDS = ("/exit", "/quit"), ("q", "quit", "exit")  # the latter may be text where lines are piped in
@@ -60,13 +60,12 @@ def _answer(conversation: Any, line: str) -> bool:
     """Stream an answer; Ctrl-C and errors, after which this is False, end the answer and not the conversation."""
     response, began = None, time.perf_counter()
     try:
-        line = decoded(line, "this turn: ")
-        with closing(conversation.answer(line)) as responses:
+        with closing(conversation.answer(some_text(line, "this turn: "))) as responses:
             for response in responses:
                 click.echo(response.text, nl=False)
     except KeyboardInterrupt:
         click.echo(" …", nl=False)
-    except SpectoolError as error:
+    except (SpectoolError, click.BadParameter) as error:
         say(f"Error: {error}")
         return False
     click.echo()

@@ -19,19 +19,11 @@ _NEARLY_FREE = 1.1  # times a pass over one row
 
 
 @command("doctor")
-@model_option()
+@model_option
 @draft_model_option(help="Draft model to measure as well: directory or hub id.")
-@option(
-    "--seconds",
-    type=Finite(0.1, 600),
-    help="Time to measure each model, once it is loaded; by default 10, or that of 80 passes if they take longer.",
-)
-@option(
-    "--exact",
-    is_flag=True,
-    help="From now on, draft only as many tokens as give the same bits as plain decoding.",
-)
-@pipeline_option()
+@option("--seconds", type=Finite(0.1, 600), help="Time for each model; by default 10, or that of 80 passes.")
+@option("--exact", is_flag=True, help="From now on, draft only as far as the bits stay those of plain decoding.")
+@pipeline_option
 @option("--share", is_flag=True, help="Print a line to send us, so that others know what to expect of such a machine.")
 def doctor(
     model: str, draft_model: str | None, seconds: float | None, exact: bool, pipeline: bool, share: bool, as_json: bool

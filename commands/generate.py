@@ -2,7 +2,6 @@
 
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +13,13 @@ from spectool.commands.shared.display import Display, by_drafter
 from spectool.commands.shared.model_options import follow_rank_0, model_options, open_model
 from spectool.commands.shared.options import command, option, some_text, text_file_option
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.drafters.drafter import Drafter, members_of
 
-_PROMPT = "Model and prompt"
 _FEW = 0.25  # of the passes: with drafts in fewer of them, drafting has stopped
 
 
 @command("generate")
-@option(
-    "-p",
-    "--prompt",
-    type=some_text,
-    metavar="TEXT",
-    help="The prompt; without it, standard input is read.",
-    heading=_PROMPT,
-)
-@option("--ignore-chat-template", is_flag=True, help="Leave out the chat template.", heading=_PROMPT)
+@option("-p", "--prompt", type=some_text, metavar="TEXT", help="Prompt; by default standard input.", heading="Prompt")
+@option("--ignore-chat-template", is_flag=True, help="Leave out the chat template.", heading="Prompt")
 @model_options
 @text_file_option(
     "--prediction", help="Text that the answer is likely to repeat, such as a file to be edited.", heading="Drafting"
@@ -110,9 +100,9 @@ def generate(
         if not as_json:
             click.echo()  # ends the line of the text
             if pieces:
-                show(_figures(response, drafter) | {"finish": "interrupted"}, as_json=False, err=True)
+                show(_figures(response) | {"finish": "interrupted"}, as_json=False, err=True)
         raise
-    facts = _figures(response, drafter)
+    facts = _figures(response)
     if as_json:
         show({"text": "".join(pieces), **facts}, as_json=True)
     else:
@@ -122,9 +112,9 @@ def generate(
         show(facts, as_json=False, err=True)
 
 
-def _figures(response: Any, drafter: Any) -> dict[str, Any]:
+def _figures(response: Any) -> dict[str, Any]:
     drafting = response.drafting
-    reason = few_drafts(drafting, members_of(drafter), response.prompt_tokens + response.generation_tokens)
+    reason = few_drafts(drafting, response.prompt_tokens + response.generation_tokens)
     by_policy = drafting.policy and drafting.drafted_passes
     return {
         "tokens": response.generation_tokens,
@@ -141,25 +131,16 @@ def _figures(response: Any, drafter: Any) -> dict[str, Any]:
     }
 
 
-def few_drafts(statistics: DraftStatistics, drafters: Sequence[Drafter], context: int) -> str:
+def few_drafts(statistics: DraftStatistics, context: int) -> str:
     """What kept a text of ``context`` tokens from being drafted; empty if it was, or if its length was fixed."""
     policy = statistics.policy
-    if policy is None or not statistics.passes:
+    if policy is None or statistics.drafted_passes >= _FEW * statistics.passes:
         return ""
-    dear = f"a pass over two tokens takes {policy.costs(1, context)[1]:.1f} plain ones here"
-    if statistics.proposed and statistics.drafted_passes < _FEW * statistics.passes:
-        right = f"{statistics.accepted} of {statistics.proposed} guesses were right"
-        if policy.paused():
-            return f"drafting stopped: {right}, and wrong ones had cost as much time as they may"
-        return f"drafting was rare: {right}, and {dear}"
-    for model in drafters:
-        if model.costs_a_pass and not model.passes:
-            cost = policy.record(model.name).cost
-            return (
-                f"the draft model was never asked: {dear}, a token of the draft model "
-                f"{cost.token:.2f}, and reading the text {cost.reading * context:.1f}"
-            )
-    return "" if statistics.proposed else f"no guess was likely enough: {dear}"
+    stopped = ", and wrong ones had cost as much time as they may" if policy.paused() else ""
+    return (
+        f"{statistics.accepted} of {statistics.proposed} guesses were right{stopped}; "
+        f"a pass over two tokens takes {policy.costs(1, context)[1]:.1f} plain ones here"
+    )
 
 
 def _read_prompt(prompt: str | None) -> str:

@@ -28,16 +28,8 @@ from spectool.commands.shared.options import (
 )
 @corpora_option(help="Text in a language to keep, as for build-dict; may be repeated.")
 @out_option
-@option(
-    "--ids",
-    type=Whole(1),
-    help="Maximum number of tokens; by default all of each pack, and 99.9% of each corpus. All have the same weight.",
-)
-@option(
-    "--bits",
-    type=click.Choice([32, 16, 8, 4]),
-    help="Form of the weights: 32 for float32, 16 for bfloat16, 8 or 4 to quantise them; by default as they are.",
-)
+@option("--ids", type=Whole(1), help="Most tokens to keep; by default all of each pack, and 99.9% of each corpus.")
+@option("--bits", type=click.Choice([32, 16, 8, 4]), help="Form of the weights (16: bfloat16); by default as it is.")
 def prune_draft(
     draft: str,
     packs: tuple[str, ...],
@@ -86,8 +78,7 @@ def prune_draft(
     facts = dict(manifest.statistics)
     facts["ids to cover"] = {f"{100 * share:g}%": count for share, count in facts.pop("curve")}
     print_result(path, manifest, as_json, **facts)
-    if not as_json:
-        say_next(["align", "--draft", str(out or path.name)], "--target TARGET")
+    say_next(["align", "--draft", str(out or path.name)], "--target TARGET")
 
 
 def draft_name(draft: str, languages: Sequence[str], bits: int | None = None) -> str:

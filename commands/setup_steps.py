@@ -18,7 +18,6 @@ from spectool.artifacts.alignment import Alignment
 from spectool.artifacts.alignment_report import require_checked
 from spectool.artifacts.artifact import open_artifact, read_manifest
 from spectool.artifacts.default_paths import AUTO, default_path, digest, draft_path, place_of, slug
-from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.pack import Pack
 from spectool.artifacts.pruned_draft import RECORD, read_record
@@ -40,12 +39,10 @@ from spectool.measure.bench.results import Options, Run, Verdict, verdict_of
 from spectool.measure.bench.run import run_benchmark
 from spectool.measure.doctor import SECONDS
 from spectool.measure.drafts import LARGEST, advise, cached_draft
-from spectool.measure.first_guesses import passages, right_guesses, right_proposals, share
+from spectool.measure.first_guesses import passages
 from spectool.measure.forms import keep_fastest
 from spectool.measure.machines import cheaper_here
-from spectool.measure.predict import Text
 from spectool.runtime.drafters.draft_model import vocabulary_mismatch
-from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.loading import load_model, local_model, open_dictionaries
 from spectool.runtime.mlx_lm_compat import get_total_parameters
 from spectool.runtime.policy.costs import known_costs
@@ -77,7 +74,6 @@ class Setup:
     seconds: float  # of the benchmark
     draft_options: list[str] = field(default_factory=list)  # of `generate`, for the draft model
     steps: list[dict[str, Any]] = field(default_factory=list)
-    look_ups: list[Path] = field(init=False)  # dictionaries that were made from packs
     target: Tokenizer = field(init=False)  # of the model
     loaded: Any = field(init=False)  # the model, with its weights on disk
 
@@ -95,7 +91,8 @@ class Setup:
         say("This takes some minutes, longer with a slow model. Close other programs, because passes are timed.")
         say("You can stop with Ctrl-C and continue later with the same command, which keeps what is finished.")
         named_tokenizer(self.model)  # for `inspect`
-        self.look_ups = [self._dictionary(name, [pack], None) for name, pack in packs.items()]
+        for name, pack in packs.items():
+            self._dictionary(name, [pack], None)
         for text in self.corpora:
             self._dictionary(text, [], open_corpus(text))
         self._doctor(self.model)
@@ -151,20 +148,19 @@ class Setup:
             make()
         self.steps.append({"step": name, "made": str(what), "kept": kept})
 
-    def _dictionary(self, source: str, packs: Sequence[Pack], corpus: Corpus | None) -> Path:
+    def _dictionary(self, source: str, packs: Sequence[Pack], corpus: Corpus | None) -> None:
         place = place_of_pack(source) if corpus is None else place_of(source)
         path = default_path(f"{slug(source)}-{digest(place)}.{self.target.fingerprint[:8]}.dict")
         inputs = {"packs": described(packs)} if corpus is None else {"files": corpus.describe_inputs()}
         make = partial(count_and_build, self.target, corpus, path, options_for(corpus), say, packs)
         self._step("build-dict", path.name, _is_made_from(_manifest(path), inputs), make)
-        return path
 
     def _prepare(self, name: str, draft: Tokenizer, packs: Sequence[Pack]) -> str:
         """Prune a draft model of another tokenizer, keep its fastest form, and align it; the name of what is used."""
         if vocabulary_mismatch(draft.vocabulary, self.target.vocabulary) is None:
             return name
-        bundled = f"sample:{self.base}" if self.base in sample_names() else None
-        text = bundled or next(iter(self.corpora), "sample:all")
+        bundled = [f"sample:{self.base}"] if self.base in sample_names() else []
+        text = next(iter([*bundled, *self.corpora]), "sample:all")
         if text == "sample:all":
             others = ", ".join(sample_names())
             say(f"no text in {self.base} is bundled, so the samples of {others} stand in for it; --corpus names some")
@@ -178,8 +174,6 @@ class Setup:
         changed = max((each.stat().st_mtime for each in model_directory(name).glob("model*.safetensors")), default=0)
         kept = _is_made_from(record, inputs, whole=draft.fingerprint) and changed <= (path / RECORD).stat().st_mtime
         tried = passages(text)
-        if bundled and not kept:
-            self._require_language(name, draft, tried)
 
         def finish(directory: Path) -> dict[str, Any]:
             return keep_fastest(directory, tried, say) | {"source": source} | guesses_of(directory, tried)
@@ -202,18 +196,6 @@ class Setup:
         self._step("align", aligned.name, kept, align)
         require_checked(aligned, read_manifest(aligned))  # one of an earlier run may have failed
         return used
-
-    def _require_language(self, name: str, draft: Tokenizer, sample: Sequence[str]) -> None:
-        """Refuse a draft model whose first guesses on a sample of the language are right less often than look-ups'."""
-        look_ups = LookupDrafter(list(map(Dictionary, self.look_ups)), history=True)
-        of_look_ups = share(right_proposals(look_ups, [Text((), self.target.encode(text)) for text in sample]))
-        of_draft = share(right_guesses(load_model(name)[0], draft, self.target, sample))
-        say(f"first guesses that are right on a sample: {of_draft:.0%} of {name}'s, {of_look_ups:.0%} of look-ups'")
-        if of_draft < of_look_ups:
-            raise SpectoolError(
-                f"{name}: its first guesses are right in {of_draft:.0%} of the places of a text in this language, "
-                f"those of look-ups, which cost nothing, in {of_look_ups:.0%}. Take another draft model, or none"
-            )
 
     def _doctor(self, name: str) -> None:
         found = known_costs(load_model(name, lazy=True)[0])

@@ -1,7 +1,6 @@
 """Output of commands: results to stdout, progress and notes to stderr, errors in one line."""
 
 import json
-import os
 import re
 import shlex
 import sys
@@ -109,31 +108,15 @@ def print_result(out: Path, manifest: Manifest, as_json: bool, **more: Any) -> N
     show(facts | ({"statistics": manifest.statistics} if as_json else {}), as_json)
 
 
-def decoded(given: bytes | str, where: str = "") -> str:
-    """UTF-8 as text, without a mark at its beginning. In text that was typed, other bytes are lone surrogates."""
-    try:
-        return (given.encode("utf-8", "surrogateescape") if isinstance(given, str) else given).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise SpectoolError(
-            f"{where}not UTF-8 at byte {error.start}. Convert it first, for example: iconv -f CP1250 -t UTF-8"
-        ) from error
-
-
 @contextmanager
 def guarded() -> Iterator[None]:
     """End with an error in one line and exit status 1, or with 130 after Ctrl-C; ``--debug`` shows tracebacks."""
     try:
         yield
-    except BrokenPipeError:
-        # The reader is gone, as with `| head`. That is no error, but Python must not flush into the pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
     except KeyboardInterrupt as stop:
-        context = click.get_current_context(silent=True)
-        writes = context is not None and "out" in context.params
-        say(str(stop) or f"Interrupted.{' No file was left half-written.' * writes}")
+        say(str(stop) or "Interrupted.")
         sys.exit(130)
-    except (click.ClickException, click.exceptions.Exit):
+    except (click.ClickException, click.exceptions.Exit, BrokenPipeError):  # click ends without a word as with `| head`
         raise
     except Exception as error:
         context = click.get_current_context(silent=True)

@@ -41,35 +41,20 @@ class DraftLength(Whole):
         return None if value == "auto" else super().convert(value, param, ctx)
 
 
-model_option = partial(
-    option,
-    "--model",
-    "--target",
-    "model",
-    required=True,
-    metavar="M",
-    help="Model: directory or hub id, as for mlx-lm.",
+_model = partial(option, heading="Model")
+_prompt = partial(option, heading="Prompt")
+_drafting = partial(option, heading="Drafting")
+_sampling = partial(option, heading="Sampling")
+
+model_option = _model(
+    "--model", "--target", "model", required=True, metavar="M", help="Model: directory or hub id, as for mlx-lm."
 )
+adapter_option = path_option(
+    "--adapter-path", metavar="DIR", help="LoRA adapter of the model, as for mlx-lm.", heading="Model"
+)
+pipeline_option = _model("--pipeline", is_flag=True, help="Under mlx.launch, give each process whole layers.")
 draft_model_option = partial(option, "--draft-model", "--draft", "draft_model", metavar="D")
-alignment_option = partial(path_option, "--alignment", metavar="FILE")
-adapter_option = partial(path_option, "--adapter-path", metavar="DIR", help="LoRA adapter of the model, as for mlx-lm.")
-pipeline_option = partial(
-    option,
-    "--pipeline",
-    is_flag=True,
-    help="Under mlx.launch, give each process some of the layers, and not a part of every layer.",
-)
-min_draft_prob_option = partial(
-    option,
-    "--min-draft-prob",
-    "min_probability",
-    type=Finite(0, 1),
-    metavar="P",
-    help="Stop drafting when the probability of the draft falls below this; by default 0.05 for dictionaries and "
-    "history, 0.4 for draft models.",
-)
-template_variables_option = partial(
-    option,
+template_variables_option = _prompt(
     "--chat-template-config",
     "template_variables",
     type=json_object,
@@ -78,12 +63,8 @@ template_variables_option = partial(
     metavar="JSON",
     help='Variables of the chat template, such as {"enable_thinking": false}.',
 )
-kv_bits_option = partial(
-    option,
-    "--kv-bits",
-    type=click.Choice([2, 3, 4, 6, 8]),
-    help="Quantise key-value caches from 5,000 tokens on.",
-    heading="Cache",
+kv_bits_option = option(
+    "--kv-bits", type=click.Choice([2, 3, 4, 6, 8]), help="Quantise the cache from 5,000 tokens on.", heading="Cache"
 )
 
 
@@ -91,22 +72,18 @@ def sampling_options(heading: str, *, asked: bool = False) -> Decorator:
     """The options of all settings of sampling that have one, perhaps of what requests may be ``asked`` for only."""
     options = []
     for name, setting in SETTINGS.items():
-        least, most = setting.bounds_asked if asked else (setting.least, setting.most)
-        kind: Any = Whole if setting.whole else Finite
-        flag, within = f"--{name.replace('_', '-')}", kind(least, None if most == math.inf else most)
-        shown: dict[str, Any] = {"metavar": "T" if name == "temp" else "N", "help": setting.help, "heading": heading}
-        options += [option(flag, type=within, default=setting.default, **shown)] if setting.help else []
+        if setting.help:
+            least, most = setting.bounds_asked if asked else (setting.least, setting.most)
+            within = (Whole if setting.whole else Finite)(least, None if most == math.inf else most)
+            flag, metavar = f"--{name.replace('_', '-')}", "T" if name == "temp" else "N"
+            about: Any = {"default": setting.default, "help": setting.help, "heading": heading}
+            options.append(option(flag, type=within, metavar=metavar, **about))
     return option_group(*options)
 
 
 def pop_settings(values: dict[str, Any], among: Mapping[str, Setting] = SETTINGS) -> dict[str, Any]:
     """Those of the values of `sampling_options` that are ``among`` some settings, taken out of ``values``."""
     return {name: values.pop(name) for name in among if name in values}
-
-
-_PROMPT = "Model and prompt"
-_drafting = partial(option, heading="Drafting")
-_sampling = partial(option, heading="Sampling")
 
 
 DRAFT_SOURCES = {
@@ -124,16 +101,21 @@ DRAFT_SOURCES = {
     ),
     "history": _drafting("--history/--no-history", default=True, help="Draft from the text so far."),
     "draft_model": draft_model_option(
-        metavar="M2",
         help="Draft model: directory, hub id or name in your cache folder; auto uses the one there that was last "
         "aligned with this tokenizer.",
         heading="Drafting",
     ),
-    "alignment": alignment_option(
-        help="Output of `spectool align` for the two models; by default looked for in your cache folder.",
-        heading="Drafting",
+    "alignment": path_option(
+        "--alignment", metavar="FILE", help="Output of `spectool align`, if not in your cache.", heading="Drafting"
     ),
-    "min_probability": min_draft_prob_option(heading="Drafting"),
+    "min_probability": _drafting(
+        "--min-draft-prob",
+        "min_probability",
+        type=Finite(0, 1),
+        metavar="P",
+        help="Stop drafting when the probability of the draft falls below this; by default 0.05 for dictionaries and "
+        "history, 0.4 for draft models.",
+    ),
 }
 """All that drafts, by its argument of `load_drafter`. Options and drafters that are compared follow from it."""
 
@@ -158,21 +140,17 @@ drafting_options = option_group(
         metavar="auto|N",
         help="Maximum number of draft tokens per pass; 0 decodes plainly, auto finds the fastest.",
     ),
-    _drafting(
-        "--measure/--no-measure",
-        default=True,
-        help="Time the model's passes when it first drafts here, until two measurements agree.",
-    ),
+    _drafting("--measure/--no-measure", default=True, help="Time the model's passes when it first drafts here."),
 )
 """The same, and how much is drafted."""
 
 model_options = option_group(
-    model_option(heading=_PROMPT),
-    adapter_option(heading=_PROMPT),
-    pipeline_option(heading=_PROMPT),
+    model_option,
+    adapter_option,
+    pipeline_option,
     drafting_options,
-    option("--system-prompt", metavar="TEXT", help="System message.", heading=_PROMPT),
-    template_variables_option(heading=_PROMPT),
+    _prompt("--system-prompt", help="System message."),
+    template_variables_option,
     _sampling("-m", "--max-tokens", type=Whole(1), default=256, help="Maximum number of tokens to generate."),
     sampling_options("Sampling"),
     _sampling("--seed", type=Whole(0, 2**64 - 1), help="Seed; the same command then draws the same text again."),
@@ -184,7 +162,7 @@ model_options = option_group(
         metavar="TEXT",
         help="End before this text (\\n: line end, \\t: tab); may be repeated.",
     ),
-    kv_bits_option(),
+    kv_bits_option,
 )
 """What `open_model` takes, and ``system_prompt`` and ``template_variables``."""
 
@@ -230,7 +208,7 @@ def sources_of(settings: dict[str, Any]) -> dict[str, Any]:
     if settings.pop("no_dict"):
         sources["dictionary"] = ()
     if sources["alignment"] is not None and sources["draft_model"] is None:
-        raise click.UsageError("--alignment is for a draft model with another tokenizer: name it with --draft-model M2")
+        raise click.UsageError("--alignment is for a draft model with another tokenizer: name it with --draft-model D")
     files = [(name, ".dict") for name in sources["dictionary"] if name != AUTO]
     for name, suffix in [*files, *([(sources["alignment"], ".align")] if sources["alignment"] else [])]:
         read_manifest(find_artifact(Path(name), suffix))  # a mistake is said before a model is fetched

@@ -11,8 +11,7 @@ from typing import Any
 
 import click
 
-from spectool import SpectoolError
-from spectool.commands.shared.console import decoded, guarded
+from spectool.commands.shared.console import guarded
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
@@ -36,11 +35,16 @@ class Finite(click.FloatRange):
 
 
 def some_text(given: bytes | str, where: str = "") -> str:
-    """A text that is not empty, and valid UTF-8; errors begin with ``where``."""
+    """UTF-8 as text that is not empty, without a mark at its beginning; errors begin with ``where``.
+
+    In text that was typed, other bytes are lone surrogates.
+    """
     try:
-        text = decoded(given, where)
-    except SpectoolError as error:
-        raise click.BadParameter(f"{error}.") from error
+        text = (given.encode("utf-8", "surrogateescape") if isinstance(given, str) else given).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise click.BadParameter(
+            f"{where}not UTF-8 at byte {error.start}. Convert it first, for example: iconv -f CP1250 -t UTF-8."
+        ) from error
     if not text:
         raise click.BadParameter(f"{where}expected a text, got nothing.")
     return text
@@ -131,6 +135,7 @@ draft_option = partial(option, "--draft", "--draft-model", "draft", required=Tru
 target_option = partial(option, "--target", "--model", "target", required=True)
 pack_option = partial(option, "--pack", "packs", multiple=True, metavar="NAME")
 corpora_option = partial(option, "--corpus", "corpora", multiple=True, metavar="C")
+language_option = partial(option, "--language", type=language_code, required=True, metavar="CODE")
 path_option = partial(option, type=click.Path(path_type=Path))
 text_file_option = partial(option, type=_text_of, metavar="FILE")
 out_option = path_option("-o", "--out", metavar="OUT", help="Where to write; by default in your cache folder.")

@@ -80,7 +80,7 @@ def test_interrupted(tmp_path: Path) -> None:
     _, errors = running.communicate(timeout=60)
     assert running.returncode == 130
     assert "Traceback" not in errors
-    assert errors.endswith("Interrupted. No file was left half-written.\n")
+    assert errors.endswith("Interrupted.\n")
     assert list(tmp_path.iterdir()) == []
 
 

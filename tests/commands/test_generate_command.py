@@ -31,7 +31,7 @@ run, figures = (partial(each, "generate", "--model", TARGET) for each in (comman
         (["--prompt", "a", "--stop", ""], "'--stop': expected a text, got nothing"),
         (["--prompt", "a", "--num-draft-tokens", "foo"], "'--num-draft-tokens': 'foo' is not a valid number or auto"),
         (["--prompt", "a", "--num-draft-tokens", "65"], "65 is not in the range 0<=x<=64"),
-        (["--prompt", "a", "--alignment", "x.align"], "name it with --draft-model M2"),
+        (["--prompt", "a", "--alignment", "x.align"], "name it with --draft-model D"),
         (["--prompt", "a", "--model", TARGET, "--dict", "x" * 300], "xxx: File name too long. Check the disk"),
     ],
 )
