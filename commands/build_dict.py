@@ -1,7 +1,6 @@
 """The command ``build-dict``."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -10,9 +9,7 @@ from spectool.build.dictionary.options import BackoffOptions
 from spectool.build.packs.bundled import bundled_packs
 from spectool.commands.shared.console import model_of, open_text, print_result, say, say_next
 from spectool.commands.shared.options import command, option, out_option, pack_option, size_in_bytes, tokenizer_option
-
-if TYPE_CHECKING:
-    from spectool.corpora import Corpus
+from spectool.corpora import Corpus
 
 _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for n-grams that occurred once
 
@@ -74,6 +71,6 @@ def place_of_pack(name: str) -> str:
     return place_of(name) if Path(name).expanduser().is_file() else name
 
 
-def options_for(corpus: "Corpus | None", max_bytes: int | None = BackoffOptions.max_bytes) -> BackoffOptions:
+def options_for(corpus: Corpus | None, max_bytes: int | None = BackoffOptions.max_bytes) -> BackoffOptions:
     """How a dictionary of a text, or of packs alone, is built."""
     return BackoffOptions(max_bytes, min_count=2 if corpus is None or corpus.total_bytes >= _SMALL else 1)

@@ -2,7 +2,6 @@
 
 import io
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -58,7 +57,7 @@ def chat(model: str, system_prompt: str | None, template_variables: dict[str, An
 
 def _answer(conversation: Any, line: str) -> bool:
     """Stream an answer; Ctrl-C and errors, after which this is False, end the answer and not the conversation."""
-    response, began = None, time.perf_counter()
+    response = None
     try:
         with closing(conversation.answer(some_text(line, "this turn: "))) as responses:
             for response in responses:
@@ -70,11 +69,8 @@ def _answer(conversation: Any, line: str) -> bool:
         return False
     click.echo()
     if response is not None:
-        seconds = time.perf_counter() - began  # with the time for reading what is new in the conversation
-        say(
-            f"{response.generation_tokens} tokens in {seconds:.1f} s, {response.generation_tps:.1f} per second, "
-            f"{response.drafting.tokens_per_pass:.2f} tokens per pass"
-        )
+        speed = f"{response.generation_tps:.1f} per second, {response.drafting.tokens_per_pass:.2f} tokens per pass"
+        say(f"{response.generation_tokens} tokens, {speed}")
     return True
 
 

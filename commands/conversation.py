@@ -35,8 +35,7 @@ class Conversation:
         self._first: list[ChatMessage] = [] if system_prompt is None else [{"role": "system", "content": system_prompt}]
         self._variables = variables or {}
         self._held = TextCache(model)
-        self._seed, self._turns = options.pop("seed", None), 0
-        self._options = options
+        self._seed, self._options = options.pop("seed", None), options
         self.reset()
 
     def reset(self) -> None:
@@ -47,8 +46,7 @@ class Conversation:
     def answer(self, text: str) -> Generator[GenerationResponse, None, None]:
         """Stream the answer to ``text``. Its beginning stays if it is ended early; nothing if ``text`` is refused."""
         messages = [*self.messages, {"role": "user", "content": text}]
-        seed = None if self._seed is None else (self._seed + self._turns) % 2**64  # turns draw differently
-        self._turns += 1
+        seed = None if self._seed is None else (self._seed + len(messages)) % 2**64  # turns draw differently
         prompt = rendered(self._tokenizer, messages, self._variables)
         self._held.rewind(common_prefix(self._held.tokens, prompt[:-1]))
         cache, cached = self._held.content()

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from itertools import takewhile
 from textwrap import fill
 from typing import Any
 
@@ -14,8 +13,6 @@ from spectool.commands.shared.model_options import draft_model_option, follow_ra
 from spectool.commands.shared.options import Finite, command, option
 from spectool.measure.table import table
 from spectool.runtime.policy.pass_costs import PassCosts, costs_path, save_costs
-
-_NEARLY_FREE = 1.1  # times a pass over one row
 
 
 @command("doctor")
@@ -123,8 +120,6 @@ def _table(costs: PassCosts, lengths: list[dict[str, Any]]) -> str:
 
 def _notes(costs: PassCosts, lengths: list[dict[str, Any]], draft_pass: float) -> Iterator[str]:
     """What the table means, and what it does not say."""
-    free = list(takewhile(lambda length: length["plain_passes"] <= _NEARLY_FREE, lengths))[-1]["draft_tokens"]
-    yield f"Draft tokens that are nearly free, because their pass takes less than 10% longer: {free}."
     if draft_pass:
         share = draft_pass / costs.curve[1]
         yield (

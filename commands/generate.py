@@ -61,8 +61,6 @@ def generate(
     follow_rank_0(model, settings["pipeline"], settings["adapter_path"])
     text = _read_prompt(prompt)
     target, tokenizer, arguments = open_model(model, **settings)
-    if (drafter := arguments["drafter"]) is not None and drafter.name == "history" and not as_json:
-        say("drafting from the prompt and the answer so far; --dict and --draft-model draft more")
 
     from spectool.runtime.chat_template import begins_reasoning, encode, messages_of, rendered, rendered_after
     from spectool.runtime.decoding.streaming import encode_prompt, stream_generate
@@ -78,7 +76,6 @@ def generate(
         raise SpectoolError(f"{model}: --system-prompt and --chat-template-config need a chat template. Leave them out")
     else:
         encoded = (encode if prompt_cache_file else encode_prompt)(tokenizer, text)
-    arguments["own_text"] = templates
     if json_schema is not None:
         from spectool.runtime.grammar import Grammar
 
@@ -89,10 +86,11 @@ def generate(
     if display:
         say(display.legend)
         arguments["on_cycle"] = display.echo
-    arguments["prediction"] = prediction
     pieces: list[str] = []
     try:
-        for response in stream_generate(target, tokenizer, encoded, **arguments):
+        for response in stream_generate(
+            target, tokenizer, encoded, prediction=prediction, own_text=templates, **arguments
+        ):
             pieces.append(response.text)
             if not (display or as_json):
                 click.echo(response.text, nl=False)
@@ -107,22 +105,18 @@ def generate(
         show({"text": "".join(pieces), **facts}, as_json=True)
     else:
         click.echo(display.finish() if display else "")
-        if display and (count := response.drafting.proposed):
-            say(f"{count:,} guess{'es' * (count > 1)}, {response.drafting.accepted:,} right")
         show(facts, as_json=False, err=True)
 
 
 def _figures(response: Any) -> dict[str, Any]:
     drafting = response.drafting
     reason = few_drafts(drafting, response.prompt_tokens + response.generation_tokens)
-    by_policy = drafting.policy and drafting.drafted_passes
     return {
         "tokens": response.generation_tokens,
         "target passes": drafting.passes,
         "tokens per pass": round(drafting.tokens_per_pass, 3),
         "acceptance": round(drafting.acceptance_rate, 3) if drafting.proposed else None,
         "sources": by_drafter(drafting),
-        **({"draft length": round(drafting.proposed / drafting.drafted_passes, 1)} if by_policy else {}),
         **({"few drafts": reason} if reason else {}),
         "prompt tokens per second": round(response.prompt_tps, 1),
         "tokens per second": round(response.generation_tps, 1),

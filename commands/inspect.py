@@ -37,6 +37,7 @@ def inspect(path: str, lookup: str | None, tokenizer: str | None, as_json: bool)
     """
     from spectool.artifacts.artifact import open_artifact
     from spectool.artifacts.default_paths import find_artifact, find_draft
+    from spectool.commands.shared.tokenizers import named_tokenizer, own_tokenizer
 
     file = find_artifact(Path(path))
     is_artifact = file.suffix in _SUFFIXES or (file.is_file() and file.suffix != ".json")
@@ -51,7 +52,10 @@ def inspect(path: str, lookup: str | None, tokenizer: str | None, as_json: bool)
     facts = {each.name: getattr(opened.manifest, each.name) for each in fields(opened.manifest)}
     facts |= {"bytes": file.stat().st_size, "sha256": opened.file.sha256}
     if lookup is not None:
-        found = explain(opened, _tokenizer_of(opened, tokenizer), lookup)
+        target = named_tokenizer(tokenizer) if tokenizer else own_tokenizer(opened)
+        rebuild = f"spectool build-dict --tokenizer {shlex.quote(target.name)} …"
+        target.require(opened.tokenizer, str(opened.path), rebuild)
+        found = explain(opened, target, lookup)
         if not found["proposal"]:
             say("the dictionary proposes nothing after this text. Try more of it, or another: --lookup TEXT")
         facts = found | (facts if as_json else {})
@@ -76,17 +80,6 @@ def _tokenizer_facts(source: str) -> dict[str, Any]:
         "roles": asdict(tokenizer.roles),
         "limits": list(limits(tokenizer)),
     }
-
-
-def _tokenizer_of(dictionary: "Dictionary", named: str | None) -> "Tokenizer":
-    from spectool.commands.shared.tokenizers import named_tokenizer, own_tokenizer
-
-    if named is None:
-        return own_tokenizer(dictionary)
-    tokenizer = named_tokenizer(named)
-    rebuild = f"spectool build-dict --tokenizer {shlex.quote(tokenizer.name)} …"
-    tokenizer.require(dictionary.tokenizer, str(dictionary.path), rebuild)
-    return tokenizer
 
 
 def explain(dictionary: "Dictionary", tokenizer: "Tokenizer", text: str) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def predict(as_json: bool, **asked: Any) -> None:
     Replays the text as if the model had written it, each document as a generation of its own. Counts passes and, for a
     machine, works out the speed from what passes cost there: --here takes what `doctor` has measured on this machine,
     and --on what others have published of Apple chips. Use a text that the dictionary was not built from, such as chats
-    of yours. With --draft-model, that model is asked at every place of the text, and compared with look-ups and both.
+    of yours. With --draft-model, that model alone and both together are compared with look-ups.
 
     \b
     tokens per pass       1.0 is plain decoding

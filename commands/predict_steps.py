@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from tqdm import tqdm
 
 from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.dictionary import Dictionary
@@ -17,7 +16,6 @@ from spectool.commands.shared.display import by_drafter
 from spectool.commands.shared.tokenizers import named_tokenizer, own_tokenizer
 from spectool.corpora import sample_names
 from spectool.measure.chips import cheaper_weight_formats, chip_of
-from spectool.measure.first_guesses import right_proposals, share
 from spectool.measure.machines import Machine, machine_here, machines_on
 from spectool.measure.predict import ALWAYS_UNKNOWN, Forecast, RecordedModel, Text, on_a_draft_model, predict, spanning
 from spectool.runtime.decoding.statistics import DraftStatistics
@@ -65,7 +63,7 @@ class Prediction:
         target = named_tokenizer(self.tokenizer) if self.tokenizer else own_tokenizer(found[0])
         limit = self.max_tokens or (_ASKED if self.draft_model else _TOKENS if machines else 0)
         documents = encode_text(target, (document.text for document in with_progress(text)), limit)
-        texts, about = [Text((), ids) for ids in documents], dict[str, Any]()
+        texts = [Text((), ids) for ids in documents]
         least = _CAUTIOUS if self.min_probability is None and not machines else self.min_probability
         made = load_drafter(target, dictionary=self.dictionaries, history=self.history, min_probability=least)
         look_ups = made.members[0] if made else None
@@ -74,13 +72,6 @@ class Prediction:
             options: Any = {"alignment": self.alignment, "min_probability": self.min_probability, "history": False}
             model = RecordedModel(*members_of(load_drafter(target, draft_model=draft, **options)))
             ways = {**ways, MODEL: (None, model)} | ({BOTH: (look_ups, model)} if look_ups else {})
-            places = sum(map(len, documents))
-            asked = tqdm(right_proposals(model, texts), "asking the draft model", places, unit=" tokens", disable=None)
-            shares = {MODEL: share(asked)} | ({LOOK_UPS: share(right_proposals(look_ups, texts))} if look_ups else {})
-            about["first guesses right"] = {name: round(each, 3) for name, each in shares.items()}
-            about["cost of a draft token"] = {
-                name: f"{low.token:.3f} to {high.token:.3f} plain passes" for name, (low, high) in costs.items()
-            }
         speeds = _forecasts(texts, ways, machines or {"": Machine()})
         counts = spanning(list(speeds.values())[-1].values()).counts
         if machines:
@@ -88,7 +79,10 @@ class Prediction:
         else:
             saved = f"{1 - counts.passes / max(1, counts.tokens):.0%} fewer passes"
             facts = {"summary": f"{saved}. What that gains depends on the machine: add --here, or --on CHIP."}
-        facts |= about | {"corpus": text.spec, "documents": len(texts), "tokenizer": target.name} | _figures(counts)
+        if draft:
+            spans = {name: f"{low.token:.3f} to {high.token:.3f} plain passes" for name, (low, high) in costs.items()}
+            facts |= {"cost of a draft token": spans}
+        facts |= {"corpus": text.spec, "documents": len(texts), "tokenizer": target.name} | _figures(counts)
         others = self.chip and cheaper_weight_formats(self.chip, self.bits, self.mode, experts=self.experts)
         facts |= {"other weights": others} if others or (self.chip and as_json) else {}
         if not as_json:
@@ -172,12 +166,11 @@ def _figures(counts: DraftStatistics) -> dict[str, Any]:
 def _sample_for(dictionaries: Sequence[Dictionary]) -> str:
     """The bundled text in the language of the packs that dictionaries were made from."""
     packs = [pack for each in dictionaries for pack in each.manifest.inputs.get("packs") or []]
-    languages = {str(pack.get("language")) for pack in packs if isinstance(pack, dict)}
-    code = languages.pop().partition("-")[0] if len(languages) == 1 else ""
-    if code not in sample_names():
+    languages = {str(pack.get("language")).partition("-")[0] for pack in packs if isinstance(pack, dict)}
+    if len(languages) != 1 or not languages <= set(sample_names()):
         bundled = " and ".join(f"sample:{name}" for name in sample_names())
         raise click.UsageError(
             "name the text to replay, in the language that the model will write: --corpus FILE. Take one that the "
-            f"dictionary was not built from. Bundled are {bundled}" + f", none in {code!r}" * bool(code)
+            f"dictionary was not built from. Bundled are {bundled}"
         )
-    return f"sample:{code}"
+    return f"sample:{languages.pop()}"

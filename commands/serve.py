@@ -13,16 +13,11 @@ import click
 from spectool import printable
 from spectool.commands.shared.console import say
 from spectool.commands.shared.model_options import (
-    adapter_option,
-    drafting_options,
     follow_rank_0,
-    kv_bits_option,
-    model_option,
-    pipeline_option,
     pop_settings,
+    running_options,
     sampling_options,
     sources_of,
-    template_variables_option,
 )
 from spectool.commands.shared.options import Decorator, Whole, command, option, some_text, text_file_option
 from spectool.serve.options import ServerOptions
@@ -54,12 +49,8 @@ def _origin(given: str) -> str:
 
 
 @command("serve", json=False)
-@model_option
-@adapter_option
-@pipeline_option
+@running_options
 @text_file_option("--chat-template", help="Chat template in Jinja, instead of the model's own.", heading="Prompt")
-@template_variables_option
-@drafting_options
 @_access("--host", default="127.0.0.1", help="Address to listen on; by default reachable from this machine only.")
 @_access("--port", type=Whole(0, 65535), default=8080, help="Port; 0 for any free one.")
 @_several(
@@ -81,7 +72,6 @@ def _origin(given: str) -> str:
 @_cache("prefill_step_size", help="Number of prompt tokens in one pass.")
 @_cache("prompt_cache_size", help="Number of texts whose caches are kept for the next turn.")
 @_cache("prompt_cache_bytes", help="Size of them all; by default a quarter of what weights leave.", metavar="BYTES")
-@kv_bits_option
 @option("--log-level", type=_LEVELS, default="INFO", help="What to log; DEBUG also logs texts.", heading="Log")
 def serve(model: str, host: str, port: int, log_level: str, chat_template: str | None, **options: Any) -> None:
     """Serve a model to clients of OpenAI's and Anthropic's APIs, with drafts.

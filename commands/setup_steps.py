@@ -115,10 +115,7 @@ class Setup:
         if not packs and not self.corpora:
             raise CorpusError(
                 f"{self.base}: no pack of this language is bundled. Name text with --corpus FILE, or a pack with "
-                "--pack FILE, such as one of its Wikipedia (which needs pip install 'spectool[parquet]'): "
-                "hf download --repo-type dataset wikimedia/wikipedia --include "
-                f"'20231101.{self.base}/train-00000*' --local-dir DIR && spectool pack DIR --language {self.base} "
-                f"-o {self.base}.pack"
+                f"--pack FILE, which is made by: spectool pack TEXT --language {self.base} -o {self.base}.pack"
             )
         return packs
 
@@ -126,9 +123,8 @@ class Setup:
         """See that all that was named is there and can be read; models come last, which may have to be fetched."""
         for spec in self.corpora:
             deque(islice(open_text(spec), _READ_FIRST), maxlen=0)  # says which files are left out
-        for see in (local_model, model_directory):
-            for name in models:
-                see(name)
+        for name in models:
+            local_model(name)
         self.target, self.loaded = open_tokenizer(self.model), load_model(self.model, lazy=True)[0]
 
     def _fitting(self, name: str) -> Tokenizer:
@@ -231,10 +227,9 @@ class Setup:
         """The drafter and the command to use from now on, if the verdict tells."""
         if verdict.fastest is None:
             return None, None
-        speedups = {one.drafter: one.speedup for one in verdict.results}
         best = verdict.fastest.drafter if verdict.pays else PLAIN
-        if verdict.pays is None and speedups[LOOK_UPS] > 1:  # they cost next to nothing where they do not pay
-            best = LOOK_UPS
+        if verdict.pays is None and any(one.drafter == LOOK_UPS and one.speedup > 1 for one in verdict.results):
+            best = LOOK_UPS  # they cost next to nothing where they do not pay
         return best, self._command(best)
 
     def _command(self, best: str) -> str:
@@ -260,9 +255,7 @@ class Setup:
         click.echo(f"\n{summary_table(verdict)}\n\n{verdict.sentence}" if run else f"\n{verdict.sentence}")
         if run and verdict.fastest and verdict.pays is None and (run.options.count or 0) < _PROMPTS:
             click.echo(f"A longer benchmark makes it clearer: --seconds {5 * self.seconds:.0f}")
-        if command is None:
-            click.echo("Nothing is recommended, because too little real text was written to measure on.")
-        else:
+        if command:
             click.echo(f'{f"Recommended: {best}. " if best else ""}From now on:\n\n  {command} --prompt "…"\n')
             click.echo("`spectool chat` and `spectool serve` take the same options.")
             click.echo("Every model with this tokenizer drafts from the dictionary, too; --no-dict turns that off.")

@@ -10,16 +10,14 @@ from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from spectool import SpectoolError, escaped_name, printable
 from spectool.artifacts.manifest import Manifest
+from spectool.corpora import Corpus, open_corpus
 from spectool.tokenization.fingerprint import short
-
-if TYPE_CHECKING:
-    from spectool.corpora import Corpus
 
 _KINDS = 5  # of files that are left out, in a note
 _DEEPEST = 4  # levels of a value
@@ -52,10 +50,8 @@ def progress(title: str, total: float, unit: str) -> Iterator[Callable[[float], 
         yield bar.update
 
 
-def open_text(spec: str) -> "Corpus":
+def open_text(spec: str) -> Corpus:
     """The corpus of that name, as from `open_corpus`; a note on stderr says which files of a folder are left out."""
-    from spectool.corpora import open_corpus
-
     corpus = open_corpus(spec)
     if left := corpus.left_out:
         kinds = [f"{number:,} {name}" for name, number in left.most_common(_KINDS)] + ["…"] * (len(left) > _KINDS)
@@ -126,7 +122,6 @@ def guarded() -> Iterator[None]:
 
 
 def _in_a_line(error: Exception) -> str:
-    """An error in one line."""
     if isinstance(error, SpectoolError):
         return printable(str(error))
     if isinstance(error, OSError):

@@ -49,23 +49,8 @@ _sampling = partial(option, heading="Sampling")
 model_option = _model(
     "--model", "--target", "model", required=True, metavar="M", help="Model: directory or hub id, as for mlx-lm."
 )
-adapter_option = path_option(
-    "--adapter-path", metavar="DIR", help="LoRA adapter of the model, as for mlx-lm.", heading="Model"
-)
 pipeline_option = _model("--pipeline", is_flag=True, help="Under mlx.launch, give each process whole layers.")
 draft_model_option = partial(option, "--draft-model", "--draft", "draft_model", metavar="D")
-template_variables_option = _prompt(
-    "--chat-template-config",
-    "template_variables",
-    type=json_object,
-    default="{}",
-    show_default=False,
-    metavar="JSON",
-    help='Variables of the chat template, such as {"enable_thinking": false}.',
-)
-kv_bits_option = option(
-    "--kv-bits", type=click.Choice([2, 3, 4, 6, 8]), help="Quantise the cache from 5,000 tokens on.", heading="Cache"
-)
 
 
 def sampling_options(heading: str, *, asked: bool = False) -> Decorator:
@@ -144,13 +129,32 @@ drafting_options = option_group(
 )
 """The same, and how much is drafted."""
 
-model_options = option_group(
+running_options = option_group(
     model_option,
-    adapter_option,
+    path_option("--adapter-path", metavar="DIR", help="LoRA adapter of the model, as for mlx-lm.", heading="Model"),
     pipeline_option,
+    _prompt(
+        "--chat-template-config",
+        "template_variables",
+        type=json_object,
+        default="{}",
+        show_default=False,
+        metavar="JSON",
+        help='Variables of the chat template, such as {"enable_thinking": false}.',
+    ),
     drafting_options,
+    option(
+        "--kv-bits",
+        type=click.Choice([2, 3, 4, 6, 8]),
+        help="Quantise the cache after 5,000 tokens.",
+        heading="Cache",
+    ),
+)
+"""Of all that writes with a model: which one, what drafts, and what it keeps."""
+
+model_options = option_group(
+    running_options,
     _prompt("--system-prompt", help="System message."),
-    template_variables_option,
     _sampling("-m", "--max-tokens", type=Whole(1), default=256, help="Maximum number of tokens to generate."),
     sampling_options("Sampling"),
     _sampling("--seed", type=Whole(0, 2**64 - 1), help="Seed; the same command then draws the same text again."),
@@ -162,7 +166,6 @@ model_options = option_group(
         metavar="TEXT",
         help="End before this text (\\n: line end, \\t: tab); may be repeated.",
     ),
-    kv_bits_option,
 )
 """What `open_model` takes, and ``system_prompt`` and ``template_variables``."""
 

@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -51,11 +51,7 @@ def some_text(given: bytes | str, where: str = "") -> str:
 
 
 def language_code(given: str) -> str:
-    """A language by its code, in small letters.
-
-    >>> language_code("PL")
-    'pl'
-    """
+    """A language by its code, in small letters."""
     code = given.lower()
     if not re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]+)*", code):
         raise click.BadParameter(f"expected the code of a language, such as pl or crh, got {given!r}.")
@@ -85,7 +81,7 @@ def size_in_bytes(text: str) -> int:
 class _Option(click.Option):
     """An option that the help lists under a heading."""
 
-    def __init__(self, *args: Any, heading: str = "", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, heading: str = "Options", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.heading = heading
         if isinstance(self.type, click.IntRange | click.FloatRange):
@@ -106,13 +102,12 @@ class SectionedCommand(click.Command):
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections; options without a heading come last."""
+        """Write the sections."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
-            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)) is not None:
-                sections.setdefault(getattr(parameter, "heading", ""), []).append(record)
-        others = sections.pop("")
-        for heading, records in [*sections.items(), ("Other options" if sections else "Options", others)]:
+            if record := parameter.get_help_record(ctx):
+                sections.setdefault(getattr(parameter, "heading", "Options"), []).append(record)
+        for heading, records in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(records)
 
@@ -143,10 +138,4 @@ out_option = path_option("-o", "--out", metavar="OUT", help="Where to write; by 
 
 def option_group(*options: Decorator) -> Decorator:
     """One decorator that adds several options, in their order."""
-
-    def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
+    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)

@@ -132,7 +132,7 @@ def test_a_bundled_language_needs_neither_text_nor_network(cache: Path, monkeypa
         (("models/model.gguf", "--language", "pl"), "GGUF files cannot be read"),  # no hub id
         (("gone/model.gguf", "--language", "pl"), "GGUF files cannot be read"),
         ((TARGET, "--language", "cs"), "--corpus FILE"),
-        ((TARGET, "--language", "cs"), "'20231101.cs/train-00000*' --local-dir DIR && spectool pack DIR --language cs"),
+        ((TARGET, "--language", "cs"), "spectool pack TEXT --language cs -o cs.pack"),
         (("owner/model", "--language", "cs"), "cs: no pack"),  # before the model is fetched
         (("owner/model", "--language", "pl", "--pack", "typo"), "typo: no such pack"),
         (("owner/model", "--language", "pl", "--draft-model", "./gone"), "./gone: no such directory"),

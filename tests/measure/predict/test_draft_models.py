@@ -38,7 +38,6 @@ def test_a_draft_model_on_a_chip(replaying: list[object]) -> None:
     facts = figures(*replaying, *asked, "--size", "8")
     assert list(facts["by_drafter"]) == ["look-ups", "draft model", "both together"]
     assert facts["by_drafter"]["both together"] == f"{facts['low']:.2f} to {facts['high']:.2f}"
-    assert 0 <= facts["first_guesses_right"]["draft model"] <= 1
     assert "draft model" in facts["summary"] and facts["tokens"] == 60
     (cost,) = facts["cost_of_a_draft_token"].values()
     assert cost.endswith("plain passes") and 0 < float(cost.split()[0]) < float(cost.split()[2])
