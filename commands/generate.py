@@ -2,7 +2,6 @@
 
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
@@ -25,13 +24,6 @@ _FEW = 0.25  # of the passes: with drafts in fewer of them, drafting has stopped
     "--prediction", help="Text that the answer is likely to repeat, such as a file to be edited.", heading="Drafting"
 )
 @text_file_option("--json-schema", help="Answer in JSON that fits this schema.", heading="Sampling")
-@option(
-    "--prompt-cache-file",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Continue after a prompt that `mlx_lm.cache_prompt` has saved.",
-    heading="Cache",
-)
 @option("--show-drafts", is_flag=True, help="Show in colour which draft tokens were right.")
 def generate(
     prompt: str | None,
@@ -41,7 +33,6 @@ def generate(
     system_prompt: str | None,
     template_variables: dict[str, Any],
     json_schema: str | None,
-    prompt_cache_file: Path | None,
     show_drafts: bool,
     as_json: bool,
     **settings: Any,
@@ -62,20 +53,16 @@ def generate(
     text = _read_prompt(prompt)
     target, tokenizer, arguments = open_model(model, **settings)
 
-    from spectool.runtime.chat_template import begins_reasoning, encode, messages_of, rendered, rendered_after
+    from spectool.runtime.chat_template import begins_reasoning, messages_of, rendered
     from spectool.runtime.decoding.streaming import encode_prompt, stream_generate
-    from spectool.runtime.prompt_cache import load_prompt_cache
 
     templates = tokenizer.has_chat_template and not ignore_chat_template
-    if prompt_cache_file is not None:  # it begins the conversation
-        arguments["prompt_cache"] = load_prompt_cache(prompt_cache_file, target, model, settings["kv_bits"])
     if templates:
-        render = rendered_after if prompt_cache_file else rendered
-        encoded = render(tokenizer, messages_of(text, system_prompt), template_variables)
+        encoded = rendered(tokenizer, messages_of(text, system_prompt), template_variables)
     elif system_prompt is not None or template_variables:
         raise SpectoolError(f"{model}: --system-prompt and --chat-template-config need a chat template. Leave them out")
     else:
-        encoded = (encode if prompt_cache_file else encode_prompt)(tokenizer, text)
+        encoded = encode_prompt(tokenizer, text)
     if json_schema is not None:
         from spectool.runtime.grammar import Grammar
 

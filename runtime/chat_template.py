@@ -42,21 +42,6 @@ def rendered(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping
     return encode(tokenizer, rendered_text(tokenizer, messages, variables))
 
 
-def rendered_after(tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any]) -> list[int]:
-    """Token ids from the user's message on, after a prompt cache; a SpectoolError if the template changes it."""
-    marked = [
-        {**message, "content": _PLACE + message["content"]} if message["role"] == "user" else message
-        for message in messages
-    ]
-    begin = rendered_text(tokenizer, marked, variables).find(_PLACE)
-    if begin < 0:
-        raise SpectoolError(
-            "the chat template changes the prompt, so where the prompt cache ends is unknown. "
-            "Use --ignore-chat-template"
-        )
-    return encode(tokenizer, rendered_text(tokenizer, messages, variables)[begin:])
-
-
 def branches(
     tokenizer: Any, messages: Sequence[ChatMessage], variables: Mapping[str, Any], prompt: Sequence[int]
 ) -> list[int]:

@@ -27,8 +27,6 @@ PARAMETERS = {
     "utils.sharded_load": "repo pipeline_group tensor_group return_config tokenizer_config trust_remote_code",
     "utils.load_model": "model_path lazy strict",
     "models.cache.make_prompt_cache": "model max_kv_size",
-    "models.cache.save_prompt_cache": "file_name cache metadata",
-    "models.cache.load_prompt_cache": "file_name return_metadata",
 }
 ATTRIBUTES = {
     "tokenizer_utils.TokenizerWrapper": "has_tool_calling tool_call_start tool_call_end tool_parser "
