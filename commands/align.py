@@ -1,7 +1,6 @@
 """The command ``align``, and what it and ``inspect`` say of a pair of tokenizers."""
 
 import shlex
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,7 @@ from spectool.commands.shared.options import command, draft_option, option, out_
 @command("align")
 @draft_option(metavar="D", help="Tokenizer of the draft model: directory, tokenizer.json or hub id.")
 @target_option(metavar="T", help="Tokenizer of the target model, likewise.")
-@option(
-    "--corpus",
-    default="sample:all",
-    metavar="C",
-    help="Text to judge the pair on, in the language that the model will write, as for build-dict; by default the "
-    "bundled samples of all languages.",
-    show_default=False,
-)
+@option("--corpus", default="sample:all", metavar="C", help="Text in the language that the model will write.")
 @out_option
 def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool) -> None:
     """Prepare a draft model with another tokenizer for a target, and report on the pair.
@@ -82,7 +74,7 @@ def judgement(manifest: Manifest) -> dict[str, Any]:
     return {"lossy texts": lossy, "lost joins": lost, "usable": usable, "verdict": verdict}
 
 
-def _verdict(draft: Mapping[str, Any], tokens: int, lost: float, limits: Sequence[str]) -> tuple[bool | None, str]:
+def _verdict(draft: Any, tokens: int, lost: float, limits: list[str]) -> tuple[bool | None, str]:
     from spectool.artifacts.alignment_report import LOST
 
     if lost > LOST:

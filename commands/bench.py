@@ -42,12 +42,7 @@ _ABOUT = ("alignment", "min_probability")  # say how something drafts
 @option("--prompts", required=True, metavar="P", help=f"{', '.join(LANGUAGES)}: built-in prompts; or a corpus.")
 @option("--count", type=Whole(1), help="Number of prompts; by default 60 of a language, 12 of a corpus.")
 @option(
-    "--num-draft-tokens",
-    type=DraftLength(1, LONGEST_DRAFT),
-    multiple=True,
-    default=["auto"],
-    metavar="auto|N",
-    help="Draft length; may be repeated.",
+    "--num-draft-tokens", type=DraftLength(1, LONGEST_DRAFT), multiple=True, default=["auto"], help="May be repeated."
 )
 @option("--tokens", type=Whole(1, 1 << 16), default=128, help="Maximum number after each prompt.")
 @option("--temp", "--temperature", type=Finite(0, 1000), default=0.0, help="Temperature.")
@@ -117,6 +112,5 @@ def named_drafter(text: str) -> tuple[str, "DrafterSpec"]:
         return next((value for key, _, value in parts if key == "name"), made_of), drafter_of(options)
     except click.UsageError as error:
         raise click.UsageError(
-            f"--drafter {text}: {error.message.rstrip('.')}. Join options of `spectool generate` by commas, such as "
-            "dict=pl.dict,history or draft-model=M,alignment=pair.align"
+            f"--drafter {text}: {error.message.rstrip('.')}. Join options of `spectool generate` by commas"
         ) from error

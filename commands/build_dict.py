@@ -17,18 +17,9 @@ _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for n-
 @command("build-dict")
 @tokenizer_option("--target", required=True, help="Directory, tokenizer.json or hub id of the target model.")
 @option("--corpus", metavar="C", help="File or directory, with #COLUMN for a column of tables; or sample:pl.")
-@pack_option(
-    help=f"Counts of a language: {', '.join(bundled_packs())}, which are bundled, or a file; may be repeated, and "
-    "counts on top.",
-)
+@pack_option(help=f"Counts of a language: {', '.join(bundled_packs())}, or a file; may be repeated, and add to text.")
 @out_option
-@option(
-    "--max-bytes",
-    type=size_in_bytes,
-    default="5MB",
-    metavar="SIZE",
-    help="Maximum size, without a header of some 2 kB; the entries with the highest expected gain are kept.",
-)
+@option("--max-bytes", type=size_in_bytes, default="5MB", metavar="SIZE", help="Maximum size of the dictionary.")
 def build_dict(
     tokenizer: str,
     corpus: str | None,

@@ -83,8 +83,7 @@ def _turns() -> Iterator[str]:
 
     while True:
         try:
-            prompt = "> " if sys.stdout.isatty() else ""  # answers may go to a file
-            line = input(prompt)
+            line = input("> " if sys.stdout.isatty() else "")  # answers may go to a file
         except EOFError:
             say("")
             return

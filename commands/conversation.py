@@ -72,16 +72,12 @@ class Conversation:
                     tokens.append(response.token)
                     yield response
         finally:
-            self._record(cache, [*prompt, *tokens], bool(tokens))
+            found, read = lengths(cache), [*prompt, *tokens]
+            # Without a length or an answer, it is unknown how much of the prompt was fed.
+            held = min(found, default=len(read) - 1 if tokens else -1)
+            if len(found) > 1 or not 0 <= held <= len(read):
+                self._held.forget()
+            else:
+                self._held.follow(read[:held])
             if tokens:
                 self.messages = [*messages, {"role": "assistant", "content": "".join(texts)}]
-
-    def _record(self, cache: list[Any], tokens: list[int], answered: bool) -> None:
-        """Record what the cache holds: all tokens but the last, or fewer after an interruption."""
-        found = lengths(cache)
-        # Without a length or an answer, it is unknown how much of the prompt was fed.
-        held = min(found, default=len(tokens) - 1 if answered else -1)
-        if len(found) > 1 or not 0 <= held <= len(tokens):
-            self._held.forget()
-        else:
-            self._held.follow(tokens[:held])

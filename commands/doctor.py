@@ -65,7 +65,7 @@ def doctor(
         show({role: asdict(each) for role, each in costs.items()} | more, as_json=True)
         return
     click.echo(f"\n{costs['target'].model} on {costs['target'].machine}\n\n{_table(costs['target'], lengths)}\n")
-    for note in [*_notes(costs["target"], lengths, draft_pass), *advice]:
+    for note in [*_notes(costs["target"], draft_pass), *advice]:
         click.echo(fill(note, 100))
     if draft_model:
         say_next(["setup", model, "--draft-model", draft_model], "--language …")
@@ -99,7 +99,6 @@ def _lengths(costs: PassCosts, draft_pass: float) -> list[dict[str, Any]]:
     return [
         {
             "draft_tokens": rows - 1,
-            "milliseconds": {at: round(each[rows] * 1e3, 2) for at, each in costs.seconds.items() if rows in each},
             "plain_passes": round(curve[rows] / curve[1], 3),
             "break_even": None if rows == 1 else break_even(curve, rows - 1, draft_pass),
             "same_bits": rows in costs.same_bits,
@@ -111,32 +110,33 @@ def _lengths(costs: PassCosts, draft_pass: float) -> list[dict[str, Any]]:
 def _table(costs: PassCosts, lengths: list[dict[str, Any]]) -> str:
     depths, rows = sorted(costs.seconds), list[list[str]]()
     for length in lengths:
-        times = [f"{length['milliseconds'][depth]:.1f}" if depth in length["milliseconds"] else "" for depth in depths]
-        needed = length["break_even"]
-        right = f"{needed:.0%}" if needed is not None else "never pays" if length["draft_tokens"] else ""
-        rows.append([str(length["draft_tokens"]), *times, right, "same" if length["same_bits"] else ""])
+        drafts, needed = length["draft_tokens"], length["break_even"]
+        seconds = [costs.seconds[depth].get(drafts + 1) for depth in depths]
+        right = f"{needed:.0%}" if needed is not None else "never pays" if drafts else ""
+        times = [f"{1e3 * each:.1f}" if each else "" for each in seconds]
+        rows.append([str(drafts), *times, right, "same" if length["same_bits"] else ""])
     return table(["draft tokens", *(f"ms at {depth:,}" for depth in depths), "must be right", "bits"], rows)
 
 
-def _notes(costs: PassCosts, lengths: list[dict[str, Any]], draft_pass: float) -> Iterator[str]:
+def _notes(costs: PassCosts, draft_pass: float) -> Iterator[str]:
     """What the table means, and what it does not say."""
     if draft_pass:
-        share = draft_pass / costs.curve[1]
         yield (
-            f"The draft model takes {draft_pass * 1e3:.1f} ms for each token, which is {share:.2f} of a plain pass; "
-            "the shares that must be right include it."
+            f"A token of the draft model takes {1e3 * draft_pass:.1f} ms, {draft_pass / costs.curve[1]:.2f} of a plain "
+            "pass; the shares that must be right include it."
         )
     if not costs.final:
         yield (
             "This is not final: other programs kept the machine busy, so some times are too long. Passes are measured "
             "again when the model next drafts; or close other programs, and run `doctor` again."
         )
-    if not all(length["same_bits"] for length in lengths):
+    if not costs.curve.keys() <= set(costs.same_bits):
         yield (
             "Without “same”, a pass over that many tokens rounds differently from passes over one, so two tokens with "
             "nearly equal logits may change places, or there was no time to compare."
         )
     if costs.exact:
-        found = costs.longest_exact
-        what = f"drafts are {found} token{'s' * (found > 1)} long at most" if found else "the model is decoded plainly"
-        yield f"--exact: from now on {what}, so that the bits stay the same. Without it, run `doctor` again."
+        yield (
+            f"--exact: from now on drafts are {costs.longest_exact} tokens long at most, so that the bits stay the "
+            "same. Without it, run `doctor` again."
+        )

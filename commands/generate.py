@@ -20,9 +20,7 @@ _FEW = 0.25  # of the passes: with drafts in fewer of them, drafting has stopped
 @option("-p", "--prompt", type=some_text, metavar="TEXT", help="Prompt; by default standard input.", heading="Prompt")
 @option("--ignore-chat-template", is_flag=True, help="Leave out the chat template.", heading="Prompt")
 @model_options
-@text_file_option(
-    "--prediction", help="Text that the answer is likely to repeat, such as a file to be edited.", heading="Drafting"
-)
+@text_file_option("--prediction", help="Text that the answer is likely to repeat.", heading="Drafting")
 @text_file_option("--json-schema", help="Answer in JSON that fits this schema.", heading="Sampling")
 @option("--show-drafts", is_flag=True, help="Show in colour which draft tokens were right.")
 def generate(
@@ -73,11 +71,10 @@ def generate(
     if display:
         say(display.legend)
         arguments["on_cycle"] = display.echo
+    arguments |= {"prediction": prediction, "own_text": templates}
     pieces: list[str] = []
     try:
-        for response in stream_generate(
-            target, tokenizer, encoded, prediction=prediction, own_text=templates, **arguments
-        ):
+        for response in stream_generate(target, tokenizer, encoded, **arguments):
             pieces.append(response.text)
             if not (display or as_json):
                 click.echo(response.text, nl=False)

@@ -62,8 +62,8 @@ class Prediction:
         say(f"opening {self.tokenizer}" if self.tokenizer else "opening the dictionary's tokenizer")
         target = named_tokenizer(self.tokenizer) if self.tokenizer else own_tokenizer(found[0])
         limit = self.max_tokens or (_ASKED if self.draft_model else _TOKENS if machines else 0)
-        documents = encode_text(target, (document.text for document in with_progress(text)), limit)
-        texts = [Text((), ids) for ids in documents]
+        documents = (document.text for document in with_progress(text))
+        texts = [Text((), ids) for ids in encode_text(target, documents, limit)]
         least = _CAUTIOUS if self.min_probability is None and not machines else self.min_probability
         made = load_drafter(target, dictionary=self.dictionaries, history=self.history, min_probability=least)
         look_ups = made.members[0] if made else None
@@ -93,17 +93,13 @@ class Prediction:
         if self.here and self.tokenizer is None:
             raise click.UsageError("--here: name the model that `spectool doctor` has measured: --model M")
         if not self.dictionaries and (self.tokenizer is None or not (self.history or self.draft_model)):
-            raise click.UsageError(
-                "without --dict FILE, name the target's tokenizer with --tokenizer, and keep --history"
-            )
+            raise click.UsageError("without --dict FILE, name a tokenizer with --tokenizer, and keep --history")
         if self.alignment and not self.draft_model:
             raise click.UsageError("--alignment is for a draft model: name it with --draft-model D")
         if self.draft_model and not (self.here or self.chip):
             raise click.UsageError("--draft-model: what it gains depends on the machine: add --here, or --on CHIP")
         if not self.chip and (self.bits, self.mode, self.size, self.experts) != (4, "affine", None, False):
-            raise click.UsageError(
-                "--bits, --mode, --size and --experts say what runs on another machine: add --on CHIP"
-            )
+            raise click.UsageError("--bits, --mode, --size and --experts are about another machine: add --on CHIP")
         if self.draft_model and self.chip and self.experts:
             raise click.UsageError("--draft-model: what a plain pass of experts takes is not known; measure it, --here")
 

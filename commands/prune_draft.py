@@ -23,9 +23,7 @@ from spectool.commands.shared.options import (
 
 @command("prune-draft")
 @draft_option(metavar="M", help="Draft model to prune, in MLX format: a directory or a hub id.")
-@pack_option(
-    help=f"Counts of a language to keep: {', '.join(bundled_packs())}, which are bundled, or a file; may be repeated."
-)
+@pack_option(help=f"Counts of a language to keep: {', '.join(bundled_packs())}, or a file; may be repeated.")
 @corpora_option(help="Text in a language to keep, as for build-dict; may be repeated.")
 @out_option
 @option("--ids", type=Whole(1), help="Most tokens to keep; by default all of each pack, and 99.9% of each corpus.")

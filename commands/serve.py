@@ -19,7 +19,7 @@ from spectool.commands.shared.model_options import (
     sampling_options,
     sources_of,
 )
-from spectool.commands.shared.options import Decorator, Whole, command, option, some_text, text_file_option
+from spectool.commands.shared.options import Decorator, Whole, command, option, text_file_option, texts_option
 from spectool.serve.options import ServerOptions
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -29,22 +29,19 @@ _DEFAULTS = "Defaults for requests that leave them out"
 
 def _count(name: str, *others: str, **about: Any) -> Decorator:
     """The option of a whole number of `ServerOptions`, with its default; ``about`` are arguments of `option`."""
-    default = getattr(ServerOptions, name)
-    return option(f"--{name.replace('_', '-')}", *others, type=Whole(1), default=default, **about)
+    about |= {"type": Whole(1), "default": getattr(ServerOptions, name)}
+    return option(f"--{name.replace('_', '-')}", *others, **about)
 
 
 _access = partial(option, heading="Access")
-_several = partial(_access, type=some_text, multiple=True)
+_several = partial(texts_option, heading="Access")
 _limit = partial(_count, heading="Limits")
 _cache = partial(_count, heading="Cache")
 
 
 def _origin(given: str) -> str:
     if not re.fullmatch(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/?#@A-Z]+", given):
-        raise click.BadParameter(
-            "expected an address as browsers send it, in small letters and without a path, such as "
-            f"http://localhost:3000, or *, got {given!r}"
-        )
+        raise click.BadParameter(f"expected * or an address like http://localhost:3000, without a path, got {given!r}")
     return given
 
 

@@ -55,10 +55,7 @@ PLAIN, LOOK_UPS, DRAFT, ALL = "plain decoding", "dictionary + history", "draft m
 _TOKENS, _FEWEST_TOKENS = 64, 32  # after each prompt of the benchmark
 _PROMPTS, _FEWEST_PROMPTS = 60, 8  # the built-in ones of a language; what an interval for three drafters needs
 _READ_FIRST = 1000  # documents, in which another encoding is noticed before anything is made
-_UNMEASURED = (
-    "Not measured, because no prompts in this language come with spectool. To compare drafts with plain decoding, add "
-    "text: --corpus FILE. Meanwhile, drafting stops by itself where it does not pay."
-)
+_UNMEASURED = "Not measured: no prompts in this language come with spectool. To compare drafts, add text: --corpus FILE"
 _WINDOW = 32  # tokens of a prompt from the text, in languages without built-in prompts
 
 
@@ -86,7 +83,11 @@ class Setup:
         """Make all that is missing, measure it, and print what to use from now on."""
         self.language = self.language if self.language in LANGUAGES else self.base
         packs, named = self._sources(), None if self.draft_model == AUTO else self.draft_model
-        self._check([self.model, *filter(None, [named])])
+        for spec in self.corpora:
+            deque(islice(open_text(spec), _READ_FIRST), maxlen=0)  # says which files are left out
+        for name in filter(None, [self.model, named]):  # before one is fetched
+            local_model(name)
+        self.target, self.loaded = open_tokenizer(self.model), load_model(self.model, lazy=True)[0]
         draft = self._fitting(named) if named else None
         say("This takes some minutes, longer with a slow model. Close other programs, because passes are timed.")
         say("You can stop with Ctrl-C and continue later with the same command, which keeps what is finished.")
@@ -118,14 +119,6 @@ class Setup:
                 f"--pack FILE, which is made by: spectool pack TEXT --language {self.base} -o {self.base}.pack"
             )
         return packs
-
-    def _check(self, models: Sequence[str]) -> None:
-        """See that all that was named is there and can be read; models come last, which may have to be fetched."""
-        for spec in self.corpora:
-            deque(islice(open_text(spec), _READ_FIRST), maxlen=0)  # says which files are left out
-        for name in models:
-            local_model(name)
-        self.target, self.loaded = open_tokenizer(self.model), load_model(self.model, lazy=True)[0]
 
     def _fitting(self, name: str) -> Tokenizer:
         """The tokenizer of a draft model, once it is clear that the model may be worth having."""

@@ -21,7 +21,6 @@ from spectool.tokenization.fingerprint import short
 
 _KINDS = 5  # of files that are left out, in a note
 _DEEPEST = 4  # levels of a value
-_DIGEST = re.compile("[0-9a-f]{64}")
 _wrapped = partial(wrap, width=100, break_long_words=False, break_on_hyphens=False)
 
 
@@ -85,7 +84,7 @@ def _in_words(value: Any, depth: int = 0) -> list[str]:
         return [{None: "none", True: "yes", False: "no"}[value]]
     if isinstance(value, int | float):
         return [f"{round(value, 4):,}"]
-    return [short(value) if _DIGEST.fullmatch(str(value)) else str(value) or "none"]
+    return [short(value) if re.fullmatch("[0-9a-f]{64}", str(value)) else str(value) or "none"]
 
 
 def _named(key: str, value: Any, depth: int) -> str:

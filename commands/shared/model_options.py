@@ -23,7 +23,7 @@ from spectool.commands.shared.options import (
     option,
     option_group,
     path_option,
-    some_text,
+    texts_option,
 )
 from spectool.runtime.settings import LONGEST_DRAFT, PENALTIES, SAMPLER, SETTINGS, Setting
 
@@ -34,7 +34,7 @@ _CHECKED_EVERY = 16  # passes in a group of processes, with --debug
 class DraftLength(Whole):
     """A number of draft tokens, or ``auto``, which becomes None."""
 
-    name = "number or auto"
+    name, metavar = "number or auto", "auto|N"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The number, or None."""
@@ -59,10 +59,9 @@ def sampling_options(heading: str, *, asked: bool = False) -> Decorator:
     for name, setting in SETTINGS.items():
         if setting.help:
             least, most = setting.bounds_asked if asked else (setting.least, setting.most)
-            within = (Whole if setting.whole else Finite)(least, None if most == math.inf else most)
-            flag, metavar = f"--{name.replace('_', '-')}", "T" if name == "temp" else "N"
-            about: Any = {"default": setting.default, "help": setting.help, "heading": heading}
-            options.append(option(flag, type=within, metavar=metavar, **about))
+            kind: Any = Whole if setting.whole else Finite
+            flag, within = f"--{name.replace('_', '-')}", kind(least, None if most == math.inf else most)
+            options.append(option(flag, type=within, default=setting.default, help=setting.help, heading=heading))
     return option_group(*options)
 
 
@@ -122,7 +121,6 @@ drafting_options = option_group(
         "--num-draft-tokens",
         type=DraftLength(0, LONGEST_DRAFT),
         default="auto",
-        metavar="auto|N",
         help="Maximum number of draft tokens per pass; 0 decodes plainly, auto finds the fastest.",
     ),
     _drafting("--measure/--no-measure", default=True, help="Time the model's passes when it first drafts here."),
@@ -138,7 +136,6 @@ running_options = option_group(
         "template_variables",
         type=json_object,
         default="{}",
-        show_default=False,
         metavar="JSON",
         help='Variables of the chat template, such as {"enable_thinking": false}.',
     ),
@@ -158,13 +155,8 @@ model_options = option_group(
     _sampling("-m", "--max-tokens", type=Whole(1), default=256, help="Maximum number of tokens to generate."),
     sampling_options("Sampling"),
     _sampling("--seed", type=Whole(0, 2**64 - 1), help="Seed; the same command then draws the same text again."),
-    _sampling(
-        "--stop",
-        "stop_strings",
-        type=some_text,
-        multiple=True,
-        metavar="TEXT",
-        help="End before this text (\\n: line end, \\t: tab); may be repeated.",
+    texts_option(
+        "--stop", "stop_strings", help="End before this (\\n: line end, \\t: tab); may be repeated.", heading="Sampling"
     ),
 )
 """What `open_model` takes, and ``system_prompt`` and ``template_variables``."""
@@ -180,9 +172,7 @@ def follow_rank_0(model: str, pipeline: bool, adapter_path: Any = None) -> None:
 
     if world().size() == 1:
         if pipeline:
-            raise click.UsageError(
-                "--pipeline is for a model on several processes: mlx.launch -n 2 spectool … --pipeline"
-            )
+            raise click.UsageError("--pipeline is for several processes: mlx.launch -n 2 spectool … --pipeline")
         return
     watch, context = joined(), click.get_current_context()
 
@@ -243,10 +233,7 @@ def open_model(
     if drafter is not None and fixed and fixed > longest:
         say(f"--num-draft-tokens {fixed} may change the bits, which `spectool doctor --exact` keeps up to {longest}")
     elif drafter is not None and fixed is None and longest == 0:
-        say(
-            "decoding plainly: `spectool doctor --exact` found that drafts change the bits. Run `spectool doctor` "
-            "without --exact to draft again"
-        )
+        say("decoding plainly, as `spectool doctor --exact` asks for. Run `spectool doctor` without it to draft again")
         drafter = None
     sampler, stops = Sampling(**pop_settings(settings, SAMPLER)), settings.pop("stop_strings")
     mx.eval(model.parameters())

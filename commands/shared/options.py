@@ -20,13 +20,13 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "
 class Whole(click.IntRange):
     """A range of whole numbers."""
 
-    name = "whole number"
+    name, metavar = "whole number", "N"
 
 
 class Finite(click.FloatRange):
     """A range of numbers without ``nan`` and ``inf``."""
 
-    name = "number"
+    name, metavar = "number", "N"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The number, checked."""
@@ -84,8 +84,7 @@ class _Option(click.Option):
     def __init__(self, *args: Any, heading: str = "Options", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.heading = heading
-        if isinstance(self.type, click.IntRange | click.FloatRange):
-            self.metavar = self.metavar or "N"
+        self.metavar = self.metavar or getattr(self.type, "metavar", None)
 
 
 class SectionedCommand(click.Command):
@@ -131,6 +130,7 @@ target_option = partial(option, "--target", "--model", "target", required=True)
 pack_option = partial(option, "--pack", "packs", multiple=True, metavar="NAME")
 corpora_option = partial(option, "--corpus", "corpora", multiple=True, metavar="C")
 language_option = partial(option, "--language", type=language_code, required=True, metavar="CODE")
+texts_option = partial(option, type=some_text, multiple=True, metavar="TEXT")
 path_option = partial(option, type=click.Path(path_type=Path))
 text_file_option = partial(option, type=_text_of, metavar="FILE")
 out_option = path_option("-o", "--out", metavar="OUT", help="Where to write; by default in your cache folder.")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from spectool import TokenizerError
 from spectool.artifacts.artifact import require_replaceable
-from spectool.artifacts.atomic import atomic_file, require_writable
+from spectool.artifacts.atomic import require_writable
 from spectool.artifacts.default_paths import default_path, digest
 from spectool.artifacts.dictionary import Dictionary
 from spectool.commands.shared.console import say
@@ -29,8 +29,7 @@ def named_tokenizer(source: str | Path) -> Tokenizer:
     remembered = _name_file(tokenizer.fingerprint)
     with suppress(OSError):  # a cache that cannot be written ends no command
         remembered.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_file(remembered) as partial:
-            partial.write_bytes(os.fsencode(name))
+        remembered.write_bytes(os.fsencode(name))
     return tokenizer
 
 
