@@ -18,7 +18,7 @@ from spectool.runtime.policy.pass_costs import PassCosts, costs_path, save_costs
 @command("doctor")
 @model_option
 @draft_model_option(help="Draft model to measure as well: directory or hub id.")
-@option("--seconds", type=Finite(0.1, 600), help="Time for each model; by default 10, or that of 80 passes.")
+@option("--seconds", type=Finite(0.1, 600), help="Time for each model; by default 10, or that of 80 passes if longer.")
 @option("--exact", is_flag=True, help="From now on, draft only as far as the bits stay those of plain decoding.")
 @pipeline_option
 @option("--share", is_flag=True, help="Print a line to send us, so that others know what to expect of such a machine.")

@@ -47,7 +47,8 @@ def inspect(path: str, lookup: str | None, tokenizer: str | None, as_json: bool)
         if kind != "spectool-dictionary" and value is not None:
             raise click.UsageError(f"--{name} works on dictionaries; {path} is a {kind}")
     if not is_artifact:
-        _show_tokenizer(find_draft(path), as_json)
+        say(f"opening {path}")
+        _show_tokenizer(named_tokenizer(find_draft(path)), as_json)
         return
     facts = {each.name: getattr(opened.manifest, each.name) for each in fields(opened.manifest)}
     facts |= {"bytes": file.stat().st_size, "sha256": opened.file.sha256}
@@ -66,12 +67,9 @@ def inspect(path: str, lookup: str | None, tokenizer: str | None, as_json: bool)
     show(facts, as_json)
 
 
-def _show_tokenizer(source: str, as_json: bool) -> None:
-    from spectool.commands.shared.tokenizers import named_tokenizer
+def _show_tokenizer(tokenizer: "Tokenizer", as_json: bool) -> None:
     from spectool.tokenization.round_trips import limits
 
-    say(f"opening {source}")
-    tokenizer = named_tokenizer(source)
     facts = {"tokenizer": tokenizer.name, "kind": tokenizer.kind, "ids": tokenizer.size}
     facts |= {"fingerprint": tokenizer.fingerprint, "roles": asdict(tokenizer.roles), "limits": [*limits(tokenizer)]}
     show(facts, as_json)

@@ -104,7 +104,7 @@ class SectionedCommand(click.Command):
         """Write the sections."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
-            if record := parameter.get_help_record(ctx):
+            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)):
                 sections.setdefault(getattr(parameter, "heading", "Options"), []).append(record)
         for heading, records in sections.items():
             with formatter.section(heading):
