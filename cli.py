@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from spectool import __version__
-from spectool.commands.shared.console import guarded, without_colours
+from spectool.commands.shared.console import guarded
 
 _PURPOSES = {
     "Use": ["setup", "generate", "chat", "serve", "demo"],
@@ -44,9 +44,7 @@ class _LazyGroup(click.Group):
         self.purposes = purposes
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the command line; the output loses colours that are not wanted, and escapes what its encoding lacks."""
-        if without_colours():
-            kwargs["color"] = False
+        """Run the command line, whose output has escapes for what its encoding lacks."""
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")
         return super().main(*args, **kwargs)

@@ -16,14 +16,7 @@ from spectool.commands.shared.options import command, draft_option, option, out_
 @command("align")
 @draft_option(metavar="D", help="Tokenizer of the draft model: directory, tokenizer.json or hub id.")
 @target_option(metavar="T", help="Tokenizer of the target model, likewise.")
-@option(
-    "--corpus",
-    default="sample:all",
-    metavar="C",
-    help="Text to judge the pair on, in the language that the model will write, as for build-dict; by default the "
-    "bundled samples of all languages.",
-    show_default=False,
-)
+@option("--corpus", default="sample:all", metavar="C", help="Text in the language that the model will write.")
 @out_option
 def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool) -> None:
     """Prepare a draft model with another tokenizer for a target, and report on the pair.
@@ -60,48 +53,40 @@ def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool)
     judged = judgement(manifest)
     print_result(path, manifest, as_json, **judged)
     require_checked(path, manifest, say)
-    if not as_json:
-        shown = ["inspect", *["--"] * str(path).startswith("-"), str(path)]
-        say(f"all figures: spectool {shlex.join(shown)}")
-        if judged["usable"]:
-            models = ["--model", model_of(target, "MODEL"), "--draft-model", model_of(draft, "DRAFT")]
-            say_next(["generate", *models, *(["--alignment", str(path)] if out else [])])
+    if judged["usable"]:
+        models = ["--model", model_of(target, "MODEL"), "--draft-model", model_of(draft, "DRAFT")]
+        say_next(["generate", *models, *(["--alignment", str(path)] if out else [])])
 
 
 def judgement(manifest: Manifest) -> dict[str, Any]:
     """The figures of an alignment that decide about it, and the verdict: ``usable`` is None where nothing tells."""
+    from spectool.artifacts.alignment import SIDES
+    from spectool.artifacts.alignment_report import checked_sides
+
     try:
-        return _judged(manifest)
+        s, lost = manifest.statistics, {side: check.share for side, _, check in checked_sides(manifest)}
+        draft, target = (s[f"{side}_to_{other}"] for side, other in SIDES)
+        limits = [f"the {side}'s {', '.join(s[side]['limits'])}" for side, _ in SIDES if s[side]["limits"]]
+        usable, verdict = _verdict(draft, target["tokens"], max(lost.values()), limits)
+        lossy = {"draft": draft["lossy_texts"], "target": target["lossy_texts"]}
     except (SpectoolError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
         return {"usable": None, "verdict": "none, because the report of this alignment lacks a figure: align again"}
+    return {"lossy texts": lossy, "lost joins": lost, "usable": usable, "verdict": verdict}
 
 
-def _judged(manifest: Manifest) -> dict[str, Any]:
-    from spectool.artifacts.alignment import SIDES
-    from spectool.artifacts.alignment_report import LOST, checked_sides
+def _verdict(draft: Any, tokens: int, lost: float, limits: list[str]) -> tuple[bool | None, str]:
+    from spectool.artifacts.alignment_report import LOST
 
-    s, lost = manifest.statistics, {side: check.share for side, _, check in checked_sides(manifest)}
-    draft, target = (s[f"{side}_to_{other}"] for side, other in SIDES)
-    usable: bool | None
-    if max(lost.values()) > LOST:
-        usable, verdict = (
-            False,
-            "do not use this pair: too many translated tokens differ from the tokenizer's own encoding",
-        )
-    elif draft["lossy_texts"] > draft["texts"]:
-        usable = None if draft["texts"] else False  # no text of the sample survives in both tokenizers
-        limits = (f"the {side}'s {', '.join(s[side]['limits'])}" for side, _ in SIDES if s[side]["limits"])
-        verdict = (
+    if lost > LOST:
+        return False, "do not use this pair: too many translated tokens differ from the tokenizer's own encoding"
+    if draft["lossy_texts"] > draft["texts"]:
+        return None if draft["texts"] else False, (  # without any, no text of the sample survives in both tokenizers
             f"do not use this pair for such text, which a tokenizer does not keep ({'; '.join(limits)}): a draft that "
             "differs from the target's text is never accepted. Choose another draft, or text that both keep"
         )
-    elif not draft["texts"]:
-        usable, verdict = None, "nothing can be said about this pair: no passage of the text is kept by both tokenizers"
-    else:
-        usable, length = True, target["tokens"] / draft["tokens"]
-        verdict = (
-            f"this pair is fine to use: on this text, a draft token is as long as {length:.2f} target tokens. "
-            "`spectool bench` measures how often a real draft is right"
-        )
-    lossy = {"draft": draft["lossy_texts"], "target": target["lossy_texts"]}
-    return {"lossy texts": lossy, "lost joins": lost, "usable": usable, "verdict": verdict}
+    if not draft["texts"]:
+        return None, "nothing can be said about this pair: no passage of the text is kept by both tokenizers"
+    return True, (
+        f"this pair is fine to use: on this text, a draft token is as long as {tokens / draft['tokens']:.2f} target "
+        "tokens. `spectool bench` measures how often a real draft is right"
+    )

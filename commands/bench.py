@@ -12,7 +12,7 @@ from spectool.commands.shared.console import say, show
 from spectool.commands.shared.model_options import (
     DRAFT_SOURCES,
     DraftLength,
-    drafting_options,
+    drafter_options,
     follow_rank_0,
     model_option,
     pipeline_option,
@@ -25,12 +25,11 @@ from spectool.runtime.settings import LONGEST_DRAFT
 if TYPE_CHECKING:
     from spectool.measure.bench.results import DrafterSpec
 
-_OF_BENCH = {"--num-draft-tokens", "--measure", "--no-measure"}  # not of a drafter
 _ABOUT = ("alignment", "min_probability")  # say how something drafts
 
 
 @command("bench")
-@model_option()
+@model_option
 @option(
     "--drafter",
     "drafters",
@@ -40,24 +39,14 @@ _ABOUT = ("alignment", "min_probability")  # say how something drafts
     help="What drafts: options of `generate` joined by commas, such as dict=pl.dict,history or draft-model=M. Nothing "
     "else drafts; name=… is for tables. May be repeated, to compare.",
 )
-@option(
-    "--prompts",
-    required=True,
-    metavar="P",
-    help=f"{', '.join(LANGUAGES)}: built-in prompts; or a corpus, as for build-dict.",
-)
+@option("--prompts", required=True, metavar="P", help=f"{', '.join(LANGUAGES)}: built-in prompts; or a corpus.")
 @option("--count", type=Whole(1), help="Number of prompts; by default 60 of a language, 12 of a corpus.")
 @option(
-    "--num-draft-tokens",
-    type=DraftLength(1, LONGEST_DRAFT),
-    multiple=True,
-    default=["auto"],
-    metavar="auto|N",
-    help="Draft length; may be repeated.",
+    "--num-draft-tokens", type=DraftLength(1, LONGEST_DRAFT), multiple=True, default=["auto"], help="May be repeated."
 )
 @option("--tokens", type=Whole(1, 1 << 16), default=128, help="Maximum number after each prompt.")
 @option("--temp", "--temperature", type=Finite(0, 1000), default=0.0, help="Temperature.")
-@pipeline_option()
+@pipeline_option
 @option("--ignore-eos", is_flag=True, help="Continue where the model would end its text.")
 @path_option("-o", "--out", required=True, metavar="RUN", help="New folder to write.")
 @option("--window", type=Whole(0), default=0, help="Tokens of each prompt from a corpus; 0 for all.")
@@ -94,7 +83,7 @@ def bench(drafters: tuple[str, ...], out: Path, as_json: bool, **settings: Any) 
 
 
 @click.command(add_help_option=False)
-@drafting_options
+@drafter_options
 def _choose(**chosen: Any) -> dict[str, Any]:
     return chosen
 
@@ -103,8 +92,6 @@ def drafter_of(options: Sequence[str]) -> "DrafterSpec":
     """The drafter of some options of `generate`; nothing drafts by default, only what is named."""
     from spectool.measure.bench.results import DrafterSpec
 
-    if not _OF_BENCH.isdisjoint(options):
-        raise click.UsageError("give --num-draft-tokens to bench itself, for all drafters; it measures passes anyway")
     chosen = _choose.main(list(options), standalone_mode=False, default_map={"dictionary": (), "history": False})
     if AUTO in (*chosen["dictionary"], chosen["draft_model"]):
         raise click.UsageError("name what drafts instead of auto, so that the run says what it measured")
@@ -124,6 +111,5 @@ def named_drafter(text: str) -> tuple[str, "DrafterSpec"]:
         return next((value for key, _, value in parts if key == "name"), made_of), drafter_of(options)
     except click.UsageError as error:
         raise click.UsageError(
-            f"--drafter {text}: {error.message.rstrip('.')}. Join options of `spectool generate` by commas, such as "
-            "dict=pl.dict,history or draft-model=M,alignment=pair.align"
+            f"--drafter {text}: {error.message.rstrip('.')}. Join options of `spectool generate` by commas"
         ) from error

@@ -1,7 +1,6 @@
 """The command ``build-dict``."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -10,9 +9,7 @@ from spectool.build.dictionary import BackoffOptions
 from spectool.build.packs import bundled_packs
 from spectool.commands.shared.console import model_of, open_text, print_result, say, say_next
 from spectool.commands.shared.options import command, option, out_option, pack_option, size_in_bytes, tokenizer_option
-
-if TYPE_CHECKING:
-    from spectool.corpora import Corpus
+from spectool.corpora import Corpus
 
 _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for n-grams that occurred once
 
@@ -20,18 +17,9 @@ _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for n-
 @command("build-dict")
 @tokenizer_option("--target", required=True, help="Directory, tokenizer.json or hub id of the target model.")
 @option("--corpus", metavar="C", help="File or directory, with #COLUMN for a column of tables; or sample:pl.")
-@pack_option(
-    help=f"Counts of a language: {', '.join(bundled_packs())}, which are bundled, or a file; may be repeated, and "
-    "counts on top.",
-)
+@pack_option(help=f"Counts of a language: {', '.join(bundled_packs())}, or a file; may be repeated, and add to text.")
 @out_option
-@option(
-    "--max-bytes",
-    type=size_in_bytes,
-    default="5MB",
-    metavar="SIZE",
-    help="Maximum size, without a header of some 2 kB; the entries with the highest expected gain are kept.",
-)
+@option("--max-bytes", type=size_in_bytes, default="5MB", metavar="SIZE", help="Maximum size of the dictionary.")
 def build_dict(
     tokenizer: str,
     corpus: str | None,
@@ -66,8 +54,7 @@ def build_dict(
     path = out or default_path(name)
     manifest = count_and_build(target, source, path, options, say, counted)
     print_result(path, manifest, as_json)
-    if not as_json:
-        say_next(["generate", "--model", model_of(tokenizer, "MODEL"), "--dict", str(path)])
+    say_next(["generate", "--model", model_of(tokenizer, "MODEL"), "--dict", str(path)])
 
 
 def place_of_pack(name: str) -> str:
@@ -75,6 +62,6 @@ def place_of_pack(name: str) -> str:
     return place_of(name) if Path(name).expanduser().is_file() else name
 
 
-def options_for(corpus: "Corpus | None", max_bytes: int = BackoffOptions.max_bytes) -> BackoffOptions:
+def options_for(corpus: Corpus | None, max_bytes: int = BackoffOptions.max_bytes) -> BackoffOptions:
     """How a dictionary of a text, or of packs alone, is built."""
     return BackoffOptions(max_bytes, min_count=2 if corpus is None or corpus.total_bytes >= _SMALL else 1)

@@ -2,7 +2,6 @@
 
 import io
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -10,9 +9,9 @@ from typing import Any
 import click
 
 from spectool import SpectoolError
-from spectool.commands.shared.console import decoded, say
+from spectool.commands.shared.console import say
 from spectool.commands.shared.model_options import follow_rank_0, model_options, open_model
-from spectool.commands.shared.options import command
+from spectool.commands.shared.options import command, some_text
 
 _HELP = "Type a message and press Enter. /reset starts a new chat, Ctrl-C stops an answer, Ctrl-D or /exit ends it all."
 _ENDS, _TYPED_ENDS = ("/exit", "/quit"), ("q", "quit", "exit")  # the latter may be text where lines are piped in
@@ -58,24 +57,20 @@ def chat(model: str, system_prompt: str | None, template_variables: dict[str, An
 
 def _answer(conversation: Any, line: str) -> bool:
     """Stream an answer; Ctrl-C and errors, after which this is False, end the answer and not the conversation."""
-    response, began = None, time.perf_counter()
+    response = None
     try:
-        line = decoded(line, "this turn: ")
-        with closing(conversation.answer(line)) as responses:
+        with closing(conversation.answer(some_text(line, "this turn: "))) as responses:
             for response in responses:
                 click.echo(response.text, nl=False)
     except KeyboardInterrupt:
         click.echo(" …", nl=False)
-    except SpectoolError as error:
+    except (SpectoolError, click.BadParameter) as error:
         say(f"Error: {error}")
         return False
     click.echo()
     if response is not None:
-        seconds = time.perf_counter() - began  # with the time for reading what is new in the conversation
-        say(
-            f"{response.generation_tokens} tokens in {seconds:.1f} s, {response.generation_tps:.1f} per second, "
-            f"{response.drafting.tokens_per_pass:.2f} tokens per pass"
-        )
+        speed = f"{response.generation_tps:.1f} per second, {response.drafting.tokens_per_pass:.2f} tokens per pass"
+        say(f"{response.generation_tokens} tokens, {speed}")
     return True
 
 
@@ -88,8 +83,7 @@ def _turns() -> Iterator[str]:
 
     while True:
         try:
-            prompt = "> " if sys.stdout.isatty() else ""  # answers may go to a file
-            line = input(prompt)
+            line = input("> " if sys.stdout.isatty() else "")  # answers may go to a file
         except EOFError:
             say("")
             return

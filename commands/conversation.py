@@ -35,8 +35,7 @@ class Conversation:
         self._first: list[ChatMessage] = [] if system_prompt is None else [{"role": "system", "content": system_prompt}]
         self._variables = variables or {}
         self._held = TextCache(model)
-        self._seed, self._turns = options.pop("seed", None), 0
-        self._options = options
+        self._seed, self._options = options.pop("seed", None), options
         self.reset()
 
     def reset(self) -> None:
@@ -47,8 +46,7 @@ class Conversation:
     def answer(self, text: str) -> Generator[GenerationResponse, None, None]:
         """Stream the answer to ``text``. Its beginning stays if it is ended early; nothing if ``text`` is refused."""
         messages = [*self.messages, {"role": "user", "content": text}]
-        seed = None if self._seed is None else (self._seed + self._turns) % 2**64  # turns draw differently
-        self._turns += 1
+        seed = None if self._seed is None else (self._seed + len(messages)) % 2**64  # turns draw differently
         prompt = rendered(self._tokenizer, messages, self._variables)
         self._held.rewind(common_prefix(self._held.tokens, prompt[:-1]))
         cache, cached = self._held.content()
@@ -74,16 +72,12 @@ class Conversation:
                     tokens.append(response.token)
                     yield response
         finally:
-            self._record(cache, [*prompt, *tokens], bool(tokens))
+            found, read = lengths(cache), [*prompt, *tokens]
+            # Without a length or an answer, it is unknown how much of the prompt was fed.
+            held = min(found, default=len(read) - 1 if tokens else -1)
+            if len(found) > 1 or not 0 <= held <= len(read):
+                self._held.forget()
+            else:
+                self._held.follow(read[:held])
             if tokens:
                 self.messages = [*messages, {"role": "assistant", "content": "".join(texts)}]
-
-    def _record(self, cache: list[Any], tokens: list[int], answered: bool) -> None:
-        """Record what the cache holds: all tokens but the last, or fewer after an interruption."""
-        found = lengths(cache)
-        # Without a length or an answer, it is unknown how much of the prompt was fed.
-        held = min(found, default=len(tokens) - 1 if answered else -1)
-        if len(found) > 1 or not 0 <= held <= len(tokens):
-            self._held.forget()
-        else:
-            self._held.follow(tokens[:held])

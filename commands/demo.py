@@ -28,24 +28,22 @@ def demo() -> None:
     Example:
         spectool demo
     """
-    from spectool.commands.shared.display import Display, legend, styles_of_output
+    from spectool.commands.shared.display import Display
     from spectool.runtime.demo_models import demo_path
     from spectool.runtime.loading import load_drafter, load_model
 
     target, tokenizer = load_model(str(demo_path("target")))
-    styles = styles_of_output()
-    display = Display(tokenizer, styles)
+    display = Display(tokenizer)
     click.echo(f"The prompt, with two spelling mistakes:\n\n{_HEADING}\n{_PARAGRAPH}\n")
-    click.echo(f"The answer. Its colours show what became of each draft:\n{legend(styles)}\n")
+    click.echo(f"The answer. Its colours show what became of each draft:\n{display.legend}\n")
     click.echo(f"{_HEADING}\n{_BEGIN}", nl=False)
-    # A wrong draft token costs as much as a right one.
-    drafted = corrected(target, tokenizer, drafter=load_drafter(tokenizer, min_probability=0.3), on_cycle=display.echo)
+    drafter = load_drafter(tokenizer, min_probability=0.3)  # a wrong draft token costs as much as a right one
+    text, drafting = corrected(target, tokenizer, drafter=drafter, on_cycle=display.echo)
     click.echo(display.finish())
-    plain = corrected(target, tokenizer)
-    passes, tokens = drafted[1].passes, drafted[1].tokens
-    click.echo(f"\n{tokens} tokens in {passes} passes of the model, {tokens / passes:.2f} in each.")
-    same = "the same text" if drafted[0] == plain[0] else "another text"
-    click.echo(f"Without drafts, it took {plain[1].passes} passes to write {same}.")
+    plain_text, plain = corrected(target, tokenizer)
+    each, same = f"{drafting.tokens_per_pass:.2f} in each", "the same" if text == plain_text else "another"
+    click.echo(f"\n{drafting.tokens} tokens in {drafting.passes} passes of the model, {each}.")
+    click.echo(f"Without drafts, it took {plain.passes} passes to write {same} text.")
     click.echo(
         "\nThe bundled model learnt a few short texts by heart, so it can correct this one. It is too small for\n"
         "drafts to save time. With a billion parameters or more, nearly all of the time goes into passes.\n"

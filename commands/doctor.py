@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from itertools import takewhile
 from textwrap import fill
 from typing import Any
 
@@ -15,23 +14,13 @@ from spectool.commands.shared.options import Finite, command, option
 from spectool.measure.table import table
 from spectool.runtime.policy.pass_costs import PassCosts, costs_path, save_costs
 
-_NEARLY_FREE = 1.1  # times a pass over one row
-
 
 @command("doctor")
-@model_option()
+@model_option
 @draft_model_option(help="Draft model to measure as well: directory or hub id.")
-@option(
-    "--seconds",
-    type=Finite(0.1, 600),
-    help="Time to measure each model, once it is loaded; by default 10, or that of 80 passes if they take longer.",
-)
-@option(
-    "--exact",
-    is_flag=True,
-    help="From now on, draft only as many tokens as give the same bits as plain decoding.",
-)
-@pipeline_option()
+@option("--seconds", type=Finite(0.1, 600), help="Time for each model; by default 10, or that of 80 passes if longer.")
+@option("--exact", is_flag=True, help="From now on, draft only as far as the bits stay those of plain decoding.")
+@pipeline_option
 @option("--share", is_flag=True, help="Print a line to send us, so that others know what to expect of such a machine.")
 def doctor(
     model: str, draft_model: str | None, seconds: float | None, exact: bool, pipeline: bool, share: bool, as_json: bool
@@ -58,7 +47,6 @@ def doctor(
     for name in names.values():
         load_model(name, lazy=True)  # before any is measured, and without the other ranks
     costs: dict[str, PassCosts] = {}
-    advice: list[str] = []
     for role, name in names.items():
         loaded, costs[role] = measured(name, seconds, exact, pipeline if role == "target" else None)
         if share:
@@ -69,11 +57,6 @@ def doctor(
     if share:
         if not all(each.final for each in costs.values()):
             say("Do not send this: other programs kept the machine busy. Close them, and run the same command again.")
-        elif not draft_model:
-            say(
-                "What passes of a small model take is hardly known of any chip. If you have Gemma 3 270M, send a line "
-                "of it, too: spectool doctor --model google/gemma-3-270m-it --share"
-            )
         return
     draft_pass = costs["draft"].curve[1] if draft_model else 0.0
     lengths = _lengths(costs["target"], draft_pass)
@@ -82,24 +65,12 @@ def doctor(
         show({role: asdict(each) for role, each in costs.items()} | more, as_json=True)
         return
     click.echo(f"\n{costs['target'].model} on {costs['target'].machine}\n\n{_table(costs['target'], lengths)}\n")
-    for note in [*_notes(costs["target"], lengths, draft_pass), *advice]:
+    for note in [*_notes(costs["target"], draft_pass), *advice]:
         click.echo(fill(note, 100))
-    if draft_model and _differ(draft_model, model):
-        say_next(["align", "--draft", draft_model, "--target", model], "")
+    if draft_model:
+        say_next(["setup", model, "--draft-model", draft_model], "--language …")
     else:
-        say_next(["generate", "--model", model, *(["--draft-model", draft_model] if draft_model else [])])
-
-
-def _differ(draft_model: str, model: str) -> bool:
-    """Whether a draft model has another tokenizer, for which nothing is aligned yet."""
-    from spectool.artifacts.default_paths import find_draft
-    from spectool.runtime.drafters.draft_model import vocabulary_mismatch
-    from spectool.runtime.loading import alignment_for
-    from spectool.tokenization.opening import open_tokenizer
-
-    draft, target = open_tokenizer(find_draft(draft_model)), open_tokenizer(model)
-    differ = vocabulary_mismatch(draft.vocabulary, target.vocabulary) is not None
-    return differ and alignment_for(target, draft.matches) is None
+        say_next(["generate", "--model", model])
 
 
 def measured(
@@ -128,7 +99,6 @@ def _lengths(costs: PassCosts, draft_pass: float) -> list[dict[str, Any]]:
     return [
         {
             "draft_tokens": rows - 1,
-            "milliseconds": {at: round(each[rows] * 1e3, 2) for at, each in costs.seconds.items() if rows in each},
             "plain_passes": round(curve[rows] / curve[1], 3),
             "break_even": None if rows == 1 else break_even(curve, rows - 1, draft_pass),
             "same_bits": rows in costs.same_bits,
@@ -140,34 +110,33 @@ def _lengths(costs: PassCosts, draft_pass: float) -> list[dict[str, Any]]:
 def _table(costs: PassCosts, lengths: list[dict[str, Any]]) -> str:
     depths, rows = sorted(costs.seconds), list[list[str]]()
     for length in lengths:
-        times = [f"{length['milliseconds'][depth]:.1f}" if depth in length["milliseconds"] else "" for depth in depths]
-        needed = length["break_even"]
-        right = f"{needed:.0%}" if needed is not None else "never pays" if length["draft_tokens"] else ""
-        rows.append([str(length["draft_tokens"]), *times, right, "same" if length["same_bits"] else ""])
+        drafts, needed = length["draft_tokens"], length["break_even"]
+        seconds = [costs.seconds[depth].get(drafts + 1) for depth in depths]
+        right = f"{needed:.0%}" if needed is not None else "never pays" if drafts else ""
+        times = [f"{1e3 * each:.1f}" if each else "" for each in seconds]
+        rows.append([str(drafts), *times, right, "same" if length["same_bits"] else ""])
     return table(["draft tokens", *(f"ms at {depth:,}" for depth in depths), "must be right", "bits"], rows)
 
 
-def _notes(costs: PassCosts, lengths: list[dict[str, Any]], draft_pass: float) -> Iterator[str]:
+def _notes(costs: PassCosts, draft_pass: float) -> Iterator[str]:
     """What the table means, and what it does not say."""
-    free = list(takewhile(lambda length: length["plain_passes"] <= _NEARLY_FREE, lengths))[-1]["draft_tokens"]
-    yield f"Draft tokens that are nearly free, because their pass takes less than 10% longer: {free}."
     if draft_pass:
-        share = draft_pass / costs.curve[1]
         yield (
-            f"The draft model takes {draft_pass * 1e3:.1f} ms for each token, which is {share:.2f} of a plain pass; "
-            "the shares that must be right include it."
+            f"A token of the draft model takes {1e3 * draft_pass:.1f} ms, {draft_pass / costs.curve[1]:.2f} of a plain "
+            "pass; the shares that must be right include it."
         )
     if not costs.final:
         yield (
             "This is not final: other programs kept the machine busy, so some times are too long. Passes are measured "
             "again when the model next drafts; or close other programs, and run `doctor` again."
         )
-    if not all(length["same_bits"] for length in lengths):
+    if not costs.curve.keys() <= set(costs.same_bits):
         yield (
             "Without “same”, a pass over that many tokens rounds differently from passes over one, so two tokens with "
             "nearly equal logits may change places, or there was no time to compare."
         )
     if costs.exact:
-        found = costs.longest_exact
-        what = f"drafts are {found} token{'s' * (found > 1)} long at most" if found else "the model is decoded plainly"
-        yield f"--exact: from now on {what}, so that the bits stay the same. Without it, run `doctor` again."
+        yield (
+            f"--exact: from now on drafts are {costs.longest_exact} tokens long at most, so that the bits stay the "
+            "same. Without it, run `doctor` again."
+        )

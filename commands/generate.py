@@ -2,30 +2,25 @@
 
 import re
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from spectool import SpectoolError
-from spectool.commands.shared.console import decoded, say, show
-from spectool.commands.shared.display import Display, by_drafter, legend, styles_of_output
+from spectool.commands.shared.console import say, show
+from spectool.commands.shared.display import Display, by_drafter
 from spectool.commands.shared.model_options import follow_rank_0, model_options, open_model
-from spectool.commands.shared.options import command, option, text_file_option
+from spectool.commands.shared.options import command, option, some_text, text_file_option
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.drafters.drafter import Drafter, members_of
 
-_PROMPT = "Model and prompt"
 _FEW = 0.25  # of the passes: with drafts in fewer of them, drafting has stopped
 
 
 @command("generate")
-@option("-p", "--prompt", metavar="TEXT", help="The prompt; without it, standard input is read.", heading=_PROMPT)
-@option("--ignore-chat-template", is_flag=True, help="Leave out the chat template.", heading=_PROMPT)
+@option("-p", "--prompt", type=some_text, metavar="TEXT", help="Prompt; by default standard input.", heading="Prompt")
+@option("--ignore-chat-template", is_flag=True, help="Leave out the chat template.", heading="Prompt")
 @model_options
-@text_file_option(
-    "--prediction", help="Text that the answer is likely to repeat, such as a file to be edited.", heading="Drafting"
-)
+@text_file_option("--prediction", help="Text that the answer is likely to repeat.", heading="Drafting")
 @text_file_option("--json-schema", help="Answer in JSON that fits this schema.", heading="Sampling")
 @option("--show-drafts", is_flag=True, help="Show in colour which draft tokens were right.")
 def generate(
@@ -55,8 +50,6 @@ def generate(
     follow_rank_0(model, settings["pipeline"], settings["adapter_path"])
     text = _read_prompt(prompt)
     target, tokenizer, arguments = open_model(model, **settings)
-    if (drafter := arguments["drafter"]) is not None and drafter.name == "history" and not as_json:
-        say("drafting from the prompt and the answer so far; --dict and --draft-model draft more")
 
     from spectool.runtime.chat_template import begins_reasoning, messages_of, rendered
     from spectool.runtime.decoding.streaming import encode_prompt, stream_generate
@@ -68,54 +61,46 @@ def generate(
         raise SpectoolError(f"{model}: --system-prompt and --chat-template-config need a chat template. Leave them out")
     else:
         encoded = encode_prompt(tokenizer, text)
-    arguments["own_text"] = templates
     if json_schema is not None:
         from spectool.runtime.grammar import Grammar
 
         end = tokenizer.decode(list(encoded)[-32:])
         reasoning = None if ignore_chat_template else begins_reasoning(tokenizer, end)
         arguments["grammar"] = Grammar(tokenizer, "json_schema", json_schema, reasoning=reasoning)
-    display = None
-    if show_drafts:
-        styles = styles_of_output()
-        say(legend(styles))
-        display = Display(tokenizer, styles, own_text=templates and json_schema is None)
+    display = Display(tokenizer, own_text=templates and json_schema is None) if show_drafts else None
+    if display:
+        say(display.legend)
         arguments["on_cycle"] = display.echo
-    arguments["prediction"] = prediction
+    arguments |= {"prediction": prediction, "own_text": templates}
     pieces: list[str] = []
     try:
         for response in stream_generate(target, tokenizer, encoded, **arguments):
             pieces.append(response.text)
             if not (display or as_json):
                 click.echo(response.text, nl=False)
-    except KeyboardInterrupt as stopped:
-        stopped.args = ("Interrupted.",)
+    except KeyboardInterrupt:
         if not as_json:
             click.echo()  # ends the line of the text
             if pieces:
-                show(_figures(response, drafter) | {"finish": "interrupted"}, as_json=False, err=True)
+                show(_figures(response) | {"finish": "interrupted"}, as_json=False, err=True)
         raise
-    facts = _figures(response, drafter)
+    facts = _figures(response)
     if as_json:
         show({"text": "".join(pieces), **facts}, as_json=True)
     else:
         click.echo(display.finish() if display else "")
-        if display and (count := response.drafting.proposed):
-            say(f"{count:,} guess{'es' * (count > 1)}, {response.drafting.accepted:,} right")
         show(facts, as_json=False, err=True)
 
 
-def _figures(response: Any, drafter: Any) -> dict[str, Any]:
+def _figures(response: Any) -> dict[str, Any]:
     drafting = response.drafting
-    reason = few_drafts(drafting, members_of(drafter), response.prompt_tokens + response.generation_tokens)
-    by_policy = drafting.policy and drafting.drafted_passes
+    reason = few_drafts(drafting, response.prompt_tokens + response.generation_tokens)
     return {
         "tokens": response.generation_tokens,
         "target passes": drafting.passes,
         "tokens per pass": round(drafting.tokens_per_pass, 3),
         "acceptance": round(drafting.acceptance_rate, 3) if drafting.proposed else None,
         "sources": by_drafter(drafting),
-        **({"draft length": round(drafting.proposed / drafting.drafted_passes, 1)} if by_policy else {}),
         **({"few drafts": reason} if reason else {}),
         "prompt tokens per second": round(response.prompt_tps, 1),
         "tokens per second": round(response.generation_tps, 1),
@@ -124,36 +109,22 @@ def _figures(response: Any, drafter: Any) -> dict[str, Any]:
     }
 
 
-def few_drafts(statistics: DraftStatistics, drafters: Sequence[Drafter], context: int) -> str:
+def few_drafts(statistics: DraftStatistics, context: int) -> str:
     """What kept a text of ``context`` tokens from being drafted; empty if it was, or if its length was fixed."""
     policy = statistics.policy
-    if policy is None or not statistics.passes:
+    if policy is None or statistics.drafted_passes >= _FEW * statistics.passes:
         return ""
-    dear = f"a pass over two tokens takes {policy.costs(1, context)[1]:.1f} plain ones here"
-    if statistics.proposed and statistics.drafted_passes < _FEW * statistics.passes:
-        right = f"{statistics.accepted} of {statistics.proposed} guesses were right"
-        if policy.paused():
-            return f"drafting stopped: {right}, and wrong ones had cost as much time as they may"
-        return f"drafting was rare: {right}, and {dear}"
-    for model in drafters:
-        if model.costs_a_pass and not model.passes:
-            cost = policy.record(model.name).cost
-            return (
-                f"the draft model was never asked: {dear}, a token of the draft model "
-                f"{cost.token:.2f}, and reading the text {cost.reading * context:.1f}"
-            )
-    return "" if statistics.proposed else f"no guess was likely enough: {dear}"
+    stopped = ", and wrong ones had cost as much time as they may" if policy.paused() else ""
+    return (
+        f"{statistics.accepted} of {statistics.proposed} guesses were right{stopped}; "
+        f"a pass over two tokens takes {policy.costs(1, context)[1]:.1f} plain ones here"
+    )
 
 
 def _read_prompt(prompt: str | None) -> str:
     """The prompt, or standard input without one line end at its end."""
-    if prompt is not None and prompt != "-":
-        where, text = "--prompt", decoded(prompt, "--prompt: ")
-    elif sys.stdin is None or (prompt is None and sys.stdin.isatty()):
+    if prompt not in (None, "-"):
+        return str(prompt)
+    if sys.stdin is None or (prompt is None and sys.stdin.isatty()):
         raise click.UsageError("give --prompt TEXT, or text on standard input")
-    else:
-        where = "standard input"
-        text = decoded(re.sub(rb"\r?\n\Z", b"", sys.stdin.buffer.read()), f"{where}: ")
-    if not text:
-        raise SpectoolError(f"{where}: expected a prompt, got nothing. Give some text to continue")
-    return text
+    return some_text(re.sub(rb"\r?\n\Z", b"", sys.stdin.buffer.read()), "standard input: ")

@@ -2,13 +2,13 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from spectool import ArtifactError, TokenizerError
+from spectool import ArtifactError
 from spectool.commands.shared.console import say, show
 from spectool.commands.shared.options import command, option, some_text, tokenizer_option
 
@@ -17,15 +17,13 @@ if TYPE_CHECKING:
     from spectool.tokenization.tokenizer import Tokenizer
 
 _SUFFIXES = (".dict", ".align", ".pack")
-_SHOWN = ("format", "version", "tool", "tokenizers", "arguments", "inputs", "statistics")  # of a manifest
-_ENTRIES = 5  # of a dictionary, as a sample
 _STEPS = 8  # most look-ups of a proposal that is shown
 
 
 @command("inspect")
 @click.argument("path", metavar="PATH")
 @option("--lookup", type=some_text, metavar="TEXT", help="Show what a dictionary proposes after this text.")
-@tokenizer_option(help="The dictionary's tokenizer, for showing tokens as text, if you have not used it here.")
+@tokenizer_option(help="The dictionary's tokenizer, for --lookup, if you have not used it here.")
 def inspect(path: str, lookup: str | None, tokenizer: str | None, as_json: bool) -> None:
     """Explain an artifact or a tokenizer, and check artifacts for damage.
 
@@ -39,6 +37,7 @@ def inspect(path: str, lookup: str | None, tokenizer: str | None, as_json: bool)
     """
     from spectool.artifacts.artifact import open_artifact
     from spectool.artifacts.default_paths import find_artifact, find_draft
+    from spectool.commands.shared.tokenizers import named_tokenizer, own_tokenizer
 
     file = find_artifact(Path(path))
     is_artifact = file.suffix in _SUFFIXES or (file.is_file() and file.suffix != ".json")
@@ -48,15 +47,19 @@ def inspect(path: str, lookup: str | None, tokenizer: str | None, as_json: bool)
         if kind != "spectool-dictionary" and value is not None:
             raise click.UsageError(f"--{name} works on dictionaries; {path} is a {kind}")
     if not is_artifact:
-        show(_tokenizer_facts(find_draft(path)), as_json)
+        say(f"opening {path}")
+        _show_tokenizer(named_tokenizer(find_draft(path)), as_json)
         return
-    facts: dict[str, Any] = {name: getattr(opened.manifest, name) for name in _SHOWN}
+    facts = {each.name: getattr(opened.manifest, each.name) for each in fields(opened.manifest)}
     facts |= {"bytes": file.stat().st_size, "sha256": opened.file.sha256}
-    if kind == "spectool-dictionary":
-        sampled = sample(opened, lookup, tokenizer)
-        if lookup is not None and not sampled["proposal"]:
+    if lookup is not None:
+        target = named_tokenizer(tokenizer) if tokenizer else own_tokenizer(opened)
+        rebuild = f"spectool build-dict --tokenizer {shlex.quote(target.name)} …"
+        target.require(opened.tokenizer, str(opened.path), rebuild)
+        found = explain(opened, target, lookup)
+        if not found["proposal"]:
             say("the dictionary proposes nothing after this text. Try more of it, or another: --lookup TEXT")
-        facts = facts | sampled if lookup is None else sampled | (facts if as_json else {})
+        facts = found | (facts if as_json else {})
     elif kind == "spectool-alignment":
         from spectool.commands.align import judgement
 
@@ -64,39 +67,12 @@ def inspect(path: str, lookup: str | None, tokenizer: str | None, as_json: bool)
     show(facts, as_json)
 
 
-def _tokenizer_facts(source: str) -> dict[str, Any]:
-    from spectool.commands.shared.tokenizers import named_tokenizer
+def _show_tokenizer(tokenizer: "Tokenizer", as_json: bool) -> None:
     from spectool.tokenization.round_trips import limits
 
-    say(f"opening {source}")
-    tokenizer = named_tokenizer(source)
-    return {
-        "tokenizer": tokenizer.name,
-        "kind": tokenizer.kind,
-        "ids": tokenizer.size,
-        "fingerprint": tokenizer.fingerprint,
-        "roles": asdict(tokenizer.roles),
-        "limits": list(limits(tokenizer)),
-    }
-
-
-def sample(dictionary: "Dictionary", lookup: str | None, source: str | None) -> dict[str, Any]:
-    """Some entries, and the look-up of a text; ``source`` is the tokenizer, by default `own_tokenizer`."""
-    from spectool.commands.shared.tokenizers import named_tokenizer, own_tokenizer
-
-    try:
-        tokenizer = named_tokenizer(source) if source else own_tokenizer(dictionary)
-    except TokenizerError as error:
-        if source or lookup is not None:
-            raise
-        say(f"no entries are shown: {error}")
-        return {}
-    rebuild = f"spectool build-dict --tokenizer {shlex.quote(tokenizer.name)} …"
-    tokenizer.require(dictionary.tokenizer, str(dictionary.path), rebuild)
-    facts = {} if lookup is None else explain(dictionary, tokenizer, lookup)
-    step = max(1, len(dictionary) // _ENTRIES)
-    chosen = map(dictionary.entry, range(0, len(dictionary), step)[:_ENTRIES])
-    return facts | {"sample entries": [_entry(dictionary, tokenizer, each.context, each) for each in chosen]}
+    facts = {"tokenizer": tokenizer.name, "kind": tokenizer.kind, "ids": tokenizer.size}
+    facts |= {"fingerprint": tokenizer.fingerprint, "roles": asdict(tokenizer.roles), "limits": [*limits(tokenizer)]}
+    show(facts, as_json)
 
 
 def explain(dictionary: "Dictionary", tokenizer: "Tokenizer", text: str) -> dict[str, Any]:
@@ -106,15 +82,11 @@ def explain(dictionary: "Dictionary", tokenizer: "Tokenizer", text: str) -> dict
     chain, probability = list[dict[str, Any]](), 1.0
     while len(chain) < _STEPS and (match := dictionary.look_up(dictionary.state_after(tokens))) is not None:
         probability *= match.probability
-        found = _entry(dictionary, tokenizer, tokens[-match.length :], match)
-        chain.append(found | {"in_all": round(probability, 4)})
+        after, comes = (_shown(dictionary, tokenizer, part) for part in (tokens[-match.length :], [match.token]))
+        chances = {"probability": round(match.probability, 4), "in_all": round(probability, 4)}
+        chain.append({"after": after, "comes": comes, **chances})
         tokens.append(match.token)
     return {"tokens": split, "proposal": chain}
-
-
-def _entry(dictionary: "Dictionary", tokenizer: "Tokenizer", context: Sequence[int], entry: Any) -> dict[str, Any]:
-    after, comes = (_shown(dictionary, tokenizer, part) for part in (context, [entry.token]))
-    return {"after": after, "comes": comes, "probability": round(entry.probability, 4)}
 
 
 def _shown(dictionary: "Dictionary", tokenizer: "Tokenizer", tokens: Sequence[int]) -> str:

@@ -6,28 +6,17 @@ import click
 
 from spectool.build.packs import PackOptions
 from spectool.commands.shared.console import open_text, print_result, say, say_next
-from spectool.commands.shared.options import Whole, command, language_code, option, path_option, size_in_bytes
+from spectool.commands.shared.options import Whole, command, language_option, option, path_option, size_in_bytes
 
 
 @command("pack")
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @path_option("-o", "--out", required=True, metavar="OUT", help="The pack to write, such as pl.pack.")
-@option("--language", type=language_code, metavar="CODE", required=True, help="Language of the text, such as pl.")
-@option(
-    "--from",
-    "credits",
-    multiple=True,
-    metavar="TEXT",
-    help="Where the text is from and its licence, for whoever gets the pack; may be repeated.",
-)
+@language_option(help="Language of the text, such as pl.")
+@option("--from", "credits", multiple=True, help="Where the text is from, and its licence; may be repeated.")
 @option("--max-bytes", type=size_in_bytes, default="2MB", metavar="SIZE", help="Maximum size of the pack.")
 @option("--min-count", type=Whole(1), default=PackOptions.min_count, help="Leave out n-grams that occur less often.")
-@option(
-    "--min-names",
-    type=Whole(0),
-    default=PackOptions.min_names,
-    help="Leave out names, numbers and all that is not in lower case if it occurs less often.",
-)
+@option("--min-names", type=Whole(0), default=PackOptions.min_names, help="The same for all that is not in lower case.")
 @option("--orders", type=Whole(1, 5), default=PackOptions.orders, help="Words of the longest n-gram.")
 def pack(
     sources: tuple[str, ...],
@@ -58,5 +47,4 @@ def pack(
     require_replaceable(out, Pack.format)
     manifest = build_pack(packs, corpora, about, out, PackOptions(**options), say)
     print_result(out, manifest, as_json)
-    if not as_json:
-        say_next(["build-dict", "--tokenizer", "MODEL", "--pack", str(out)], "-o …")
+    say_next(["build-dict", "--tokenizer", "MODEL", "--pack", str(out)], "-o …")

@@ -1,54 +1,38 @@
 """The command ``predict``: a text replayed as if a model had written it, to say what drafts would gain on it."""
 
+from functools import partial
 from typing import Any
 
 import click
 
-from spectool.commands.shared.model_options import alignment_option, draft_model_option, min_draft_prob_option
+from spectool.commands.shared.model_options import DRAFT_SOURCES, draft_model_option
 from spectool.commands.shared.options import Finite, Whole, command, option, path_option, tokenizer_option
 
+_text, _machine = partial(option, heading="Text"), partial(option, heading="Machine")
 _MODES = click.Choice(["affine", "mxfp4", "nvfp4", "mxfp8"])
 
 
 @command("predict")
-@option(
-    "--corpus",
-    metavar="C",
-    help="Text to replay; by default a bundled one in the language of the dictionary's pack, if there is one.",
-    heading="Text",
-)
-@tokenizer_option(
-    "--target", help="The target's tokenizer; by default the dictionary's, if you have it.", heading="Text"
-)
-@option(
-    "--max-tokens",
-    type=Whole(1),
-    help="Replay this many tokens, not the whole text; with a draft model, by default as many as take half a minute.",
-    heading="Text",
-)
+@_text("--corpus", metavar="C", help="Text to replay; by default a bundled one in the language of the dictionary.")
+@tokenizer_option("--target", help="The target's tokenizer; by default that of the dictionary.", heading="Text")
+@_text("--max-tokens", type=Whole(1), help="Tokens to replay; by default 20,000 for a machine, 2,000 with a draft.")
 @path_option("--dict", "dictionaries", multiple=True, metavar="FILE", help="May be repeated.", heading="Drafting")
-@option("--history/--no-history", default=True, help="Draft from the text too.", heading="Drafting")
+@DRAFT_SOURCES["history"]
 @draft_model_option(help="Draft model to try as well: directory or hub id.", heading="Drafting")
-@alignment_option(help="Output of `spectool align` for it.", heading="Drafting")
-@option("--here", is_flag=True, help="This machine, as `spectool doctor` has measured --model.", heading="Machine")
-@option("--on", "chip", metavar="CHIP", help="An Apple chip, such as 'M4 Pro', with a dense model.", heading="Machine")
-@option("--bits", type=Whole(1, 32), default=4, help="Bits of a weight.", heading="Machine")
-@option("--mode", type=_MODES, default="affine", help="Form of the weights.", heading="Machine")
-@option(
-    "--size",
-    type=Finite(0.001),
-    metavar="B",
-    help="Billions of weights, such as 8: leaves out far other sizes, and says what a draft model costs.",
-    heading="Machine",
-)
-@min_draft_prob_option(help="Stop drafting below this probability.", heading="Drafting")
+@DRAFT_SOURCES["alignment"]
+@DRAFT_SOURCES["min_probability"]
+@_machine("--here", is_flag=True, help="This machine, as `spectool doctor` has measured --model.")
+@_machine("--on", "chip", metavar="CHIP", help="An Apple chip, such as 'M4 Pro', with a dense model.")
+@_machine("--bits", type=Whole(1, 32), default=4, help="Bits of a weight.")
+@_machine("--mode", type=_MODES, default="affine", help="Form of the weights.")
+@_machine("--size", type=Finite(0.001), metavar="B", help="Billions of weights: leaves out far other sizes.")
 def predict(as_json: bool, **asked: Any) -> None:
     """Say what drafts would gain on a text, without running your model.
 
     Replays the text as if the model had written it, each document as a generation of its own. Counts passes and, for a
     machine, works out the speed from what passes cost there: --here takes what `doctor` has measured on this machine,
     and --on what others have published of Apple chips. Use a text that the dictionary was not built from, such as chats
-    of yours. With --draft-model, that model is asked at every place of the text, and compared with look-ups and both.
+    of yours. With --draft-model, that model alone and both together are compared with look-ups.
 
     \b
     tokens per pass       1.0 is plain decoding

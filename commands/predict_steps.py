@@ -1,14 +1,12 @@
 """What ``spectool predict`` does: reads a text, asks a draft model at its places, and replays it on each machine."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from time import monotonic
 from typing import Any
 
 import click
-from tqdm import tqdm
 
 from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.dictionary import Dictionary
@@ -18,17 +16,14 @@ from spectool.commands.shared.display import by_drafter
 from spectool.commands.shared.tokenizers import named_tokenizer, own_tokenizer
 from spectool.corpora import sample_names
 from spectool.measure.chips import chip_of
-from spectool.measure.first_guesses import right_proposals, share
 from spectool.measure.machines import Machine, machine_here, machines_on
 from spectool.measure.predict import ALWAYS_UNKNOWN, Forecast, RecordedModel, Text, on_a_draft_model, predict, spanning
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import Drafter, members_of
 from spectool.runtime.loading import load_drafter, load_model
-from spectool.tokenization.tokenizer import Tokenizer
 
 _CAUTIOUS = 0.2  # least probability of a draft where nobody knows what passes cost
-_TOKENS = 20_000  # replayed for a machine, unless said otherwise
-_SECONDS = 30.0  # in which a draft model is asked, likewise
+_TOKENS, _ASKED = 20_000, 2_000  # replayed for a machine, and if a draft model is asked, unless said otherwise
 LOOK_UPS, MODEL, BOTH = "look-ups", "draft model", "both together"
 Ways = Mapping[str, tuple[Drafter | None, RecordedModel | None]]
 """What drafts, by name; the one with all that was named is the last."""
@@ -57,33 +52,36 @@ class Prediction:
         self._check()
         found = [Dictionary(find_artifact(path, ".dict")) for path in self.dictionaries]
         text = open_text(self.corpus or _sample_for(found))
-        machines = self._machines()
+        machines, draft = self._machines(), None
+        if self.draft_model:
+            say(f"loading {self.draft_model}")
+            draft = load_model(self.draft_model)
+            costs = {name: each.draft_costs(draft[0], self.draft_model) for name, each in machines.items()}
+            machines = {name: each._replace(draft=costs[name]) for name, each in machines.items()}
         say(f"opening {self.tokenizer}" if self.tokenizer else "opening the dictionary's tokenizer")
         target = named_tokenizer(self.tokenizer) if self.tokenizer else own_tokenizer(found[0])
-        limit = self.max_tokens or (_TOKENS if machines else 0)
-        documents = encode_text(target, (document.text for document in with_progress(text)), limit)
-        texts, about = [Text((), ids) for ids in documents], dict[str, Any]()
-        look_ups, model = self._drafters(target, cautious=not machines)
+        limit = self.max_tokens or (_ASKED if self.draft_model else _TOKENS if machines else 0)
+        documents = (document.text for document in with_progress(text))
+        texts = [Text((), ids) for ids in encode_text(target, documents, limit)]
+        least = _CAUTIOUS if self.min_probability is None and not machines else self.min_probability
+        made = load_drafter(target, dictionary=self.dictionaries, history=self.history, min_probability=least)
+        look_ups = made.members[0] if made else None
         ways: Ways = {LOOK_UPS: (look_ups, None)} if look_ups else {}
-        if model is not None and self.draft_model:
-            draft = load_model(self.draft_model, lazy=True)[0]
-            machines = {
-                name: each._replace(draft=each.draft_costs(draft, self.draft_model)) for name, each in machines.items()
-            }
-            right, texts = self._asked(model, texts)
+        if draft:
+            options: Any = {"alignment": self.alignment, "min_probability": self.min_probability, "history": False}
+            model = RecordedModel(*members_of(load_drafter(target, draft_model=draft, **options)))
             ways = {**ways, MODEL: (None, model)} | ({BOTH: (look_ups, model)} if look_ups else {})
-            shares = {MODEL: share(right)} | ({LOOK_UPS: share(right_proposals(look_ups, texts))} if look_ups else {})
-            about["first guesses right"] = {name: round(each, 3) for name, each in shares.items()}
-            about["cost of a draft token"] = {
-                name: "{:.3f} to {:.3f} plain passes".format(*(cost.token for cost in each.draft))
-                for name, each in machines.items()
-            }
-        speeds = self._forecasts(texts, ways, machines or {"": Machine()})
+        speeds = _forecasts(texts, ways, machines or {"": Machine()})
         counts = spanning(list(speeds.values())[-1].values()).counts
-        saved = f"{1 - counts.passes / max(1, counts.tokens):.0%} fewer passes. What that gains depends on the machine"
-        unknown = {"summary": f"{saved}: add --here, or --on CHIP."}
-        facts = self._speeds(speeds, machines, as_json) if machines else unknown
-        facts |= about | {"corpus": text.spec, "documents": len(texts), "tokenizer": target.name} | _figures(counts)
+        if machines:
+            facts = self._speeds(speeds, machines, as_json)
+        else:
+            saved = f"{1 - counts.passes / max(1, counts.tokens):.0%} fewer passes"
+            facts = {"summary": f"{saved}. What that gains depends on the machine: add --here, or --on CHIP."}
+        if draft:
+            spans = {name: f"{low.token:.3f} to {high.token:.3f} plain passes" for name, (low, high) in costs.items()}
+            facts |= {"cost of a draft token": spans}
+        facts |= {"corpus": text.spec, "documents": len(texts), "tokenizer": target.name} | _figures(counts)
         if not as_json:
             click.echo(f"{facts.pop('summary')}\n")
         show(facts, as_json)
@@ -92,9 +90,7 @@ class Prediction:
         if self.here and self.tokenizer is None:
             raise click.UsageError("--here: name the model that `spectool doctor` has measured: --model M")
         if not self.dictionaries and (self.tokenizer is None or not (self.history or self.draft_model)):
-            raise click.UsageError(
-                "without --dict FILE, name the target's tokenizer with --tokenizer, and keep --history"
-            )
+            raise click.UsageError("without --dict FILE, name a tokenizer with --tokenizer, and keep --history")
         if self.alignment and not self.draft_model:
             raise click.UsageError("--alignment is for a draft model: name it with --draft-model D")
         if self.draft_model and not (self.here or self.chip):
@@ -110,40 +106,6 @@ class Prediction:
         if self.chip:
             found |= machines_on(self.chip, self.bits, self.mode, self.size)
         return found
-
-    def _drafters(self, target: Tokenizer, *, cautious: bool) -> tuple[Drafter | None, RecordedModel | None]:
-        """Look-ups and the draft model, as far as there are."""
-        if self.draft_model:
-            say(f"loading {self.draft_model}")
-        least = _CAUTIOUS if cautious and self.min_probability is None else self.min_probability
-        sources: dict[str, Any] = {"dictionary": self.dictionaries, "history": self.history}
-        sources |= {"draft_model": self.draft_model, "alignment": self.alignment}
-        members = members_of(load_drafter(target, **sources, min_probability=least))
-        look_ups = next((each for each in members if not each.costs_a_pass), None)
-        return look_ups, next((RecordedModel(each) for each in members if each.costs_a_pass), None)
-
-    def _asked(self, model: RecordedModel, texts: Sequence[Text]) -> tuple[list[bool], list[Text]]:
-        """Whether the first guess is right at each place, as far as there is time, and the texts up to there."""
-        right, until = list[bool](), monotonic() + _SECONDS
-        places = sum(len(text.output) for text in texts)
-        for each in tqdm(right_proposals(model, texts), "asking the draft model", places, unit=" tokens", disable=None):
-            right.append(each)
-            if not self.max_tokens and monotonic() > until:
-                break
-        return right, list(_beginning(texts, len(right)))
-
-    def _forecasts(
-        self, texts: Sequence[Text], ways: Ways, machines: Mapping[str, Machine]
-    ) -> dict[str, dict[str, Forecast]]:
-        """What each way of drafting gains, by way and machine."""
-        steps = sum(len(text.output) for text in texts) * len(machines)
-        steps *= sum(1 if model is None else 2 for _, model in ways.values())
-        with progress("replaying", steps, "tokens") as update:
-            forecast = partial(predict, texts, progress=update)
-            return {
-                way: {name: forecast(machine, *drafters) for name, machine in machines.items()}
-                for way, drafters in ways.items()
-            }
 
     def _speeds(
         self, speeds: Mapping[str, Mapping[str, Forecast]], machines: Mapping[str, Machine], as_json: bool
@@ -168,12 +130,16 @@ class Prediction:
         return facts | {"not known": [*dict.fromkeys(unknown), *ALWAYS_UNKNOWN]}
 
 
-def _beginning(texts: Sequence[Text], tokens: int) -> Iterator[Text]:
-    """The first tokens of some texts."""
-    for text in texts:
-        if tokens > 0:
-            yield Text(text.prompt, text.output[:tokens])
-        tokens -= len(text.output)
+def _forecasts(texts: Sequence[Text], ways: Ways, machines: Mapping[str, Machine]) -> dict[str, dict[str, Forecast]]:
+    """What each way of drafting gains, by way and machine."""
+    steps = sum(len(text.output) for text in texts) * len(machines)
+    steps *= sum(1 if model is None else 2 for _, model in ways.values())
+    with progress("replaying", steps, "tokens") as update:
+        forecast = partial(predict, texts, progress=update)
+        return {
+            way: {name: forecast(machine, *drafters) for name, machine in machines.items()}
+            for way, drafters in ways.items()
+        }
 
 
 def _figures(counts: DraftStatistics) -> dict[str, Any]:
@@ -191,12 +157,11 @@ def _figures(counts: DraftStatistics) -> dict[str, Any]:
 def _sample_for(dictionaries: Sequence[Dictionary]) -> str:
     """The bundled text in the language of the packs that dictionaries were made from."""
     packs = [pack for each in dictionaries for pack in each.manifest.inputs.get("packs") or []]
-    languages = {str(pack.get("language")) for pack in packs if isinstance(pack, dict)}
-    code = languages.pop().partition("-")[0] if len(languages) == 1 else ""
-    if code not in sample_names():
+    languages = {str(pack.get("language")).partition("-")[0] for pack in packs if isinstance(pack, dict)}
+    if len(languages) != 1 or not languages <= set(sample_names()):
         bundled = " and ".join(f"sample:{name}" for name in sample_names())
         raise click.UsageError(
             "name the text to replay, in the language that the model will write: --corpus FILE. Take one that the "
-            f"dictionary was not built from. Bundled are {bundled}" + f", none in {code!r}" * bool(code)
+            f"dictionary was not built from. Bundled are {bundled}"
         )
-    return f"sample:{code}"
+    return f"sample:{languages.pop()}"

@@ -1,7 +1,6 @@
 """The command ``prune-draft``."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +16,18 @@ from spectool.commands.shared.options import (
     corpora_option,
     draft_option,
     option,
+    out_option,
     pack_option,
-    path_option,
 )
 
 
 @command("prune-draft")
 @draft_option(metavar="M", help="Draft model to prune, in MLX format: a directory or a hub id.")
-@pack_option(
-    help=f"Counts of a language to keep: {', '.join(bundled_packs())}, which are bundled, or a file; may be repeated."
-)
+@pack_option(help=f"Counts of a language to keep: {', '.join(bundled_packs())}, or a file; may be repeated.")
 @corpora_option(help="Text in a language to keep, as for build-dict; may be repeated.")
-@path_option("-o", "--out", metavar="DIR", help="Directory to write; by default in your cache folder.")
-@option(
-    "--ids",
-    type=Whole(1),
-    help="Maximum number of tokens; by default all of each pack, and 99.9% of each corpus. All have the same weight.",
-)
-@option(
-    "--bits",
-    type=click.Choice([32, 16, 8, 4]),
-    help="Form of the weights: 32 for float32, 16 for bfloat16, 8 or 4 to quantise them; by default as they are.",
-)
+@out_option
+@option("--ids", type=Whole(1), help="Most tokens to keep; by default all of each pack, and 99.9% of each corpus.")
+@option("--bits", type=click.Choice([32, 16, 8, 4]), help="Form of the weights (16: bfloat16); by default as it is.")
 def prune_draft(
     draft: str,
     packs: tuple[str, ...],
@@ -78,17 +67,16 @@ def prune_draft(
     whole = tokenizer_with_notes(directory)
     codes = [pack["language"].partition("-")[0] for pack in described(counted)]
     texts = [f"sample:{code}" for code in codes if code in sample_names()]
-    finish = partial(
-        with_guesses,
-        form=partial(in_form, bits=bits) if bits else lambda directory: {},
-        texts=[passage for spec in [*texts, *corpora] for passage in passages(spec)],
-    )
+    tried = [passage for spec in [*texts, *corpora] for passage in passages(spec)]
+
+    def finish(made: Path) -> dict[str, Any]:
+        return (in_form(made, bits) if bits else {}) | (guesses_of(made, tried) if tried else {})
+
     manifest = prune_model(directory, whole, sources, path, say, ids, counted, finish)
     facts = dict(manifest.statistics)
     facts["ids to cover"] = {f"{100 * share:g}%": count for share, count in facts.pop("curve")}
     print_result(path, manifest, as_json, **facts)
-    if not as_json:
-        say_next(["align", "--draft", str(out or path.name)], "--target TARGET")
+    say_next(["align", "--draft", str(out or path.name)], "--target TARGET")
 
 
 def draft_name(draft: str, languages: Sequence[str], bits: int | None = None) -> str:
@@ -96,22 +84,19 @@ def draft_name(draft: str, languages: Sequence[str], bits: int | None = None) ->
     return "-".join([slug(str(Path(draft).expanduser())), *languages, *([f"{bits}bit"] if bits else [])])
 
 
-def with_guesses(directory: Path, form: Callable[[Path], Mapping[str, Any]], texts: Sequence[str]) -> dict[str, Any]:
-    """What ``form`` makes of a new model, and how it guesses on texts; see `prune_model` for what this returns."""
+def guesses_of(directory: Path, texts: Sequence[str]) -> dict[str, Any]:
+    """How a new model guesses on texts; see `prune_model` for what this returns."""
     from spectool.measure.first_guesses import guesses
     from spectool.runtime.loading import load_model
     from spectool.tokenization.opening import open_tokenizer
 
-    made = dict(form(directory))
-    if texts:
-        say("trying its guesses")
-        try:
-            model, loaded = load_model(str(directory))
-        except RuntimeUnsupported as error:  # the copy is kept: another version of mlx-lm may load it
-            say(f"its guesses were not tried: {error}")
-        else:
-            made["guesses"] = guesses(model, open_tokenizer(loaded), texts)
-    return made
+    say("trying its guesses")
+    try:
+        model, loaded = load_model(str(directory))
+    except RuntimeUnsupported as error:  # the copy is kept: another version of mlx-lm may load it
+        say(f"its guesses were not tried: {error}")
+        return {}
+    return {"guesses": guesses(model, open_tokenizer(loaded), texts)}
 
 
 def in_form(directory: Path, bits: int) -> dict[str, Any]:
@@ -129,9 +114,7 @@ def model_directory(draft: str) -> Path:
     from spectool.runtime.loading import local_model
     from spectool.tokenization.hub_names import cached_snapshot, fetch
 
-    if (directory := local_model(draft)) is not None:
-        return directory
-    if (cached := cached_snapshot(draft, "*.safetensors")) is not None:
-        return cached
+    if here := local_model(draft) or cached_snapshot(draft, "*.safetensors"):
+        return here
     say(f"{draft}: fetching from the hub what is not here yet")
     return fetch(draft)

@@ -13,111 +13,63 @@ import click
 from spectool import printable
 from spectool.commands.shared.console import say
 from spectool.commands.shared.model_options import (
-    adapter_option,
-    drafting_options,
     follow_rank_0,
-    kv_bits_option,
-    model_option,
-    pipeline_option,
     pop_settings,
+    running_options,
     sampling_options,
     sources_of,
-    template_variables_option,
 )
-from spectool.commands.shared.options import Decorator, Whole, command, option, some_text, text_file_option
+from spectool.commands.shared.options import Decorator, Whole, command, option, text_file_option, texts_option
 from spectool.serve.options import ServerOptions
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_LEVELS = click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"])
 _DEFAULTS = "Defaults for requests that leave them out"
 
 
 def _count(name: str, *others: str, **about: Any) -> Decorator:
     """The option of a whole number of `ServerOptions`, with its default; ``about`` are arguments of `option`."""
-    default = getattr(ServerOptions, name)
-    return option(f"--{name.replace('_', '-')}", *others, type=Whole(1), default=default, **about)
+    about |= {"type": Whole(1), "default": getattr(ServerOptions, name)}
+    return option(f"--{name.replace('_', '-')}", *others, **about)
 
 
 _access = partial(option, heading="Access")
+_several = partial(texts_option, heading="Access")
 _limit = partial(_count, heading="Limits")
 _cache = partial(_count, heading="Cache")
 
 
 def _origin(given: str) -> str:
     if not re.fullmatch(r"\*|null|[a-z][a-z0-9+.-]*://[^\s/?#@A-Z]+", given):
-        raise click.BadParameter(
-            "expected an address as browsers send it, in small letters and without a path, such as "
-            f"http://localhost:3000, or *, got {given!r}"
-        )
+        raise click.BadParameter(f"expected * or an address like http://localhost:3000, without a path, got {given!r}")
     return given
 
 
 @command("serve", json=False)
-@model_option(heading="Model")
-@adapter_option(heading="Model")
-@pipeline_option(heading="Model")
-@text_file_option("--chat-template", help="Chat template in Jinja, instead of the model's own.", heading="Model")
-@drafting_options
+@running_options
+@text_file_option("--chat-template", help="Chat template in Jinja, instead of the model's own.", heading="Prompt")
 @_access("--host", default="127.0.0.1", help="Address to listen on; by default reachable from this machine only.")
 @_access("--port", type=Whole(0, 65535), default=8080, help="Port; 0 for any free one.")
-@_access(
+@_several(
     "--api-key",
     "api_keys",
-    type=some_text,
-    multiple=True,
     envvar="SPECTOOL_API_KEY",
     metavar="KEY",
     help="Key that clients have to send; may be repeated. Or set SPECTOOL_API_KEY to keys separated by spaces.",
 )
-@_access(
-    "--served-model-name",
-    "served_names",
-    type=some_text,
-    multiple=True,
-    metavar="NAME",
-    help="Name of the model in requests, instead of M; may be repeated.",
-)
-@_count(
-    "max_tokens",
-    "-m",
-    help="Maximum number of tokens of an answer; by default 512, and in a chat no other limit than the context.",
-    heading=_DEFAULTS,
-)
+@_several("--served-model-name", "served_names", metavar="NAME", help="Name of M in requests; may be repeated.")
+@_count("max_tokens", "-m", help="Most tokens of an answer; by default 512, in a chat what fits.", heading=_DEFAULTS)
 @sampling_options(_DEFAULTS, asked=True)
-@template_variables_option(heading=_DEFAULTS)
-@option(
-    "--allowed-origin",
-    "allowed_origins",
-    type=_origin,
-    multiple=True,
-    metavar="URL",
-    help="Web site whose pages may send requests; * for all. May be repeated.",
-    heading="Limits",
-)
+@_several("--allowed-origin", "allowed_origins", type=_origin, metavar="URL", help="Web site that may ask; * for all.")
 @_limit("max_connections", help="Connections that may be open at once.")
-@_limit(
-    "batch",
-    help="Requests answered at the same time; by default as many as fit into memory, up to 16. Always one with "
-    "--kv-bits.",
-)
+@_limit("batch", help="Requests answered at once; by default what fits, up to 16. Always one with --kv-bits.")
 @_limit("max_waiting", help="Requests that may wait for their turn.")
 @_limit("max_body", help="Largest request.", metavar="BYTES")
 @_limit("max_prompt_tokens", help="Longest prompt; by default the model's context, with room for an answer.")
 @_cache("prefill_step_size", help="Number of prompt tokens in one pass.")
 @_cache("prompt_cache_size", help="Number of texts whose caches are kept for the next turn.")
-@_cache(
-    "prompt_cache_bytes",
-    help="Maximum size of the kept caches together, of which the oldest are dropped first; by default a quarter of the "
-    "memory that the weights leave.",
-    metavar="BYTES",
-)
-@kv_bits_option()
-@option(
-    "--log-level",
-    type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]),
-    default="INFO",
-    help="How much to log on stderr; DEBUG also logs requests with their texts.",
-    heading="Log",
-)
+@_cache("prompt_cache_bytes", help="Size of them all; by default a quarter of what weights leave.", metavar="BYTES")
+@option("--log-level", type=_LEVELS, default="INFO", help="What to log; DEBUG also logs texts.", heading="Log")
 def serve(model: str, host: str, port: int, log_level: str, chat_template: str | None, **options: Any) -> None:
     """Serve a model to clients of OpenAI's and Anthropic's APIs, with drafts.
 
@@ -128,8 +80,7 @@ def serve(model: str, host: str, port: int, log_level: str, chat_template: str |
     Example:
         spectool serve --model ./Bielik-11B --dict pl.dict --port 8080
     """
-    alone = options["kv_bits"] is not None
-    if alone and (options["batch"] or 1) > 1:
+    if options["kv_bits"] is not None and (options["batch"] or 1) > 1:
         raise click.UsageError(f"--batch {options['batch']}: with --kv-bits, requests are answered one after the other")
     follow_rank_0(model, options["pipeline"], options["adapter_path"])
     sources = sources_of(options)  # which only rank 0 needs
@@ -151,8 +102,6 @@ def serve(model: str, host: str, port: int, log_level: str, chat_template: str |
         loaded = server.engine.model
         source = loaded.drafter.name if loaded.drafter and loaded.policy.longest else "nothing"
         say(f"Serving {' and '.join(started.names)} at {server.url}/v1, drafting from {source}. Press Ctrl-C to stop.")
-        if alone:
-            say("With --kv-bits, requests are answered one after the other.")
         if not sampling["temp"] and (advised := advised_sampling(model)):
             say(f"It takes the most probable tokens where a request has no temperature. Its authors advise: {advised}")
         if host not in _LOOPBACK and not started.api_keys:

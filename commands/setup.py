@@ -5,29 +5,16 @@ from typing import Any
 import click
 
 from spectool.commands.shared.model_options import draft_model_option
-from spectool.commands.shared.options import Finite, command, corpora_option, language_code, option, pack_option
+from spectool.commands.shared.options import Finite, command, corpora_option, language_option, option, pack_option
 
 
 @command("setup")
 @click.argument("model")
-@option(
-    "--language",
-    type=language_code,
-    required=True,
-    metavar="CODE",
-    help="Language that the model will write, such as pl or uk.",
-)
+@language_option(help="Language that the model will write, such as pl or uk.")
 @corpora_option(help="Text of your own, as for build-dict; may be repeated.")
 @pack_option(help="Counts of the language; may be repeated. By default the bundled one, if there is one.")
-@draft_model_option(
-    help="Draft model to try as well: directory or hub id; auto takes the best one in your Hugging Face cache."
-)
-@option(
-    "--seconds",
-    type=Finite(0.1),
-    default=120.0,
-    help="Time for the benchmark, which takes longer if a few short answers do.",
-)
+@draft_model_option(help="Draft model to try: directory or hub id; auto takes the best in your Hugging Face cache.")
+@option("--seconds", type=Finite(0.1), default=120.0, help="Time for the benchmark, or that of a few short answers.")
 def setup(as_json: bool, **asked: Any) -> None:
     """Set up drafting for a model and a language, measure it, and print the command to use.
 

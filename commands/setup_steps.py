@@ -29,7 +29,7 @@ from spectool.build.pruning.stage import prune_model
 from spectool.commands.bench import drafter_of
 from spectool.commands.build_dict import options_for, place_of_pack
 from spectool.commands.doctor import measured
-from spectool.commands.prune_draft import draft_name, model_directory, with_guesses
+from spectool.commands.prune_draft import draft_name, guesses_of, model_directory
 from spectool.commands.shared.console import open_text, say, show
 from spectool.commands.shared.tokenizers import named_tokenizer
 from spectool.corpora import Corpus, open_corpus, sample_names
@@ -38,12 +38,10 @@ from spectool.measure.bench.results import Options, Run, Verdict, summary_table,
 from spectool.measure.bench.run import run_benchmark
 from spectool.measure.doctor import SECONDS
 from spectool.measure.drafts import LARGEST, advise, cached_draft
-from spectool.measure.first_guesses import passages, right_guesses, right_proposals, share
+from spectool.measure.first_guesses import passages
 from spectool.measure.forms import keep_fastest
 from spectool.measure.machines import cheaper_here
-from spectool.measure.predict import Text
 from spectool.runtime.drafters.draft_model import vocabulary_mismatch
-from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.loading import load_model, local_model, open_dictionaries
 from spectool.runtime.mlx_lm_compat import get_total_parameters
 from spectool.runtime.policy.costs import known_costs
@@ -56,13 +54,8 @@ PLAIN, LOOK_UPS, DRAFT, ALL = "plain decoding", "dictionary + history", "draft m
 _TOKENS, _FEWEST_TOKENS = 64, 32  # after each prompt of the benchmark
 _PROMPTS, _FEWEST_PROMPTS = 60, 8  # the built-in ones of a language; what an interval for three drafters needs
 _READ_FIRST = 1000  # documents, in which another encoding is noticed before anything is made
-_UNMEASURED = (
-    "Not measured, because no prompts in this language come with spectool. To compare drafts with plain decoding, add "
-    "text: --corpus FILE. Meanwhile, drafting stops by itself where it does not pay."
-)
+_UNMEASURED = "Not measured: no prompts in this language come with spectool. To compare drafts, add text: --corpus FILE"
 _WINDOW = 32  # tokens of a prompt from the text, in languages without built-in prompts
-_FEWEST = 0.02  # of the target's longer tokens that a draft's vocabulary has as well
-_LONG = 3  # bytes: shorter tokens are in every vocabulary
 
 
 @dataclass
@@ -80,19 +73,27 @@ class Setup:
     target: Tokenizer = field(init=False)  # of the model
     loaded: Any = field(init=False)  # the model, with its weights on disk
 
+    @property
+    def base(self) -> str:
+        """The language without its script or country."""
+        return self.language.partition("-")[0]
+
     def run(self, as_json: bool) -> None:
         """Make all that is missing, measure it, and print what to use from now on."""
-        if self.language not in LANGUAGES and (base := self.language.partition("-")[0]) in LANGUAGES:
-            self.language = base
-        packs, texts = self._sources(), self.corpora
-        self._check()
-        draft = None if self.draft_model in (None, AUTO) else self._fitting(str(self.draft_model))
+        self.language = self.language if self.language in LANGUAGES else self.base
+        packs, named = self._sources(), None if self.draft_model == AUTO else self.draft_model
+        for spec in self.corpora:
+            deque(islice(open_text(spec), _READ_FIRST), maxlen=0)  # says which files are left out
+        for name in filter(None, [self.model, named]):  # before one is fetched
+            local_model(name)
+        self.target, self.loaded = open_tokenizer(self.model), load_model(self.model, lazy=True)[0]
+        draft = self._fitting(named) if named else None
         say("This takes some minutes, longer with a slow model. Close other programs, because passes are timed.")
         say("You can stop with Ctrl-C and continue later with the same command, which keeps what is finished.")
         named_tokenizer(self.model)  # for `inspect`
         for name, pack in packs.items():
             self._dictionary(name, [pack], None)
-        for text in texts:
+        for text in self.corpora:
             self._dictionary(text, [], open_corpus(text))
         self._doctor(self.model)
         if self.draft_model == AUTO:
@@ -100,37 +101,23 @@ class Setup:
             say(found.promise(self.language))
             draft = self._fitting(self.draft_model)
         if self.draft_model is not None and draft is not None:
-            used = self._prepare(self.draft_model, draft, list(packs.values()), texts)
+            used = self._prepare(self.draft_model, draft, list(packs.values()))
             self.draft_options = ["--draft-model", used]
             self._doctor(used)
-        measurable = self.language in LANGUAGES or texts
-        self._print(self._bench(texts) if measurable else None, as_json)
+        measurable = self.language in LANGUAGES or self.corpora
+        self._print(self._bench() if measurable else None, as_json)
 
     def _sources(self) -> dict[str, Pack]:
         """Packs by name; that of the language if none was named."""
-        packs, bundled = {name: open_pack(name) for name in self.packs}, bundled_packs()
-        language = self.language.partition("-")[0]
-        if not packs and language in bundled:
-            packs[language] = Pack(bundled[language])
+        packs = {name: open_pack(name) for name in self.packs}
+        if not packs and self.base in bundled_packs():
+            packs[self.base] = Pack(bundled_packs()[self.base])
         if not packs and not self.corpora:
             raise CorpusError(
-                f"{language}: no pack of this language is bundled. Name text with --corpus FILE, or a pack with --pack "
-                "FILE, such as one of its Wikipedia (which needs pip install 'spectool[parquet]'): "
-                "hf download --repo-type dataset wikimedia/wikipedia --include "
-                f"'20231101.{language}/train-00000*' --local-dir DIR && spectool pack DIR --language {language} "
-                f"-o {language}.pack"
+                f"{self.base}: no pack of this language is bundled. Name text with --corpus FILE, or a pack with "
+                f"--pack FILE, which is made by: spectool pack TEXT --language {self.base} -o {self.base}.pack"
             )
         return packs
-
-    def _check(self) -> None:
-        """See that all that was named is there and can be read; models come last, which may have to be fetched."""
-        for spec in self.corpora:
-            deque(islice(open_text(spec), _READ_FIRST), maxlen=0)  # says which files are left out
-        names = [self.model, *([] if self.draft_model in (None, AUTO) else [str(self.draft_model)])]
-        for see in (local_model, model_directory):
-            for name in names:
-                see(name)
-        self.target, self.loaded = open_tokenizer(self.model), load_model(self.model, lazy=True)[0]
 
     def _fitting(self, name: str) -> Tokenizer:
         """The tokenizer of a draft model, once it is clear that the model may be worth having."""
@@ -140,14 +127,7 @@ class Setup:
                 f"{name}: it has {weights / 1e6:,.3g} million weights, more than half of the {ours / 1e6:,.3g} million "
                 "of your model, so its passes would cost more than they save. Take a smaller draft model, or none"
             )
-        draft = open_tokenizer(model_directory(name).absolute())
-        tokens, known = ({each for each in one.token_bytes if len(each) >= _LONG} for one in (self.target, draft))
-        if len(tokens & known) <= _FEWEST * min(len(tokens), len(known)):
-            raise SpectoolError(
-                f"{draft.name}: only {len(tokens & known):,} of {self.target.name}'s {len(tokens):,} longer tokens are "
-                "in its vocabulary, so it does not write the same languages. Take another draft model, or none"
-            )
-        return draft
+        return open_tokenizer(model_directory(name).absolute())
 
     def _step(self, name: str, what: object, kept: bool, make: Callable[[], object]) -> None:
         """Do a step, unless what it makes is kept from an earlier run."""
@@ -163,34 +143,33 @@ class Setup:
         make = partial(count_and_build, self.target, corpus, path, options_for(corpus), say, packs)
         self._step("build-dict", path.name, _is_made_from(_manifest(path), inputs), make)
 
-    def _prepare(self, name: str, draft: Tokenizer, packs: Sequence[Pack], texts: Sequence[str]) -> str:
+    def _prepare(self, name: str, draft: Tokenizer, packs: Sequence[Pack]) -> str:
         """Prune a draft model of another tokenizer, keep its fastest form, and align it; the name of what is used."""
         if vocabulary_mismatch(draft.vocabulary, self.target.vocabulary) is None:
             return name
-        language = self.language.partition("-")[0]
-        bundled = f"sample:{language}" if language in sample_names() else None
-        text = bundled or next(iter(texts), "sample:all")
+        bundled = [f"sample:{self.base}"] if self.base in sample_names() else []
+        text = next(iter([*bundled, *self.corpora]), "sample:all")
         if text == "sample:all":
             others = ", ".join(sample_names())
-            say(f"no text in {language} is bundled, so the samples of {others} stand in for it; --corpus names some")
+            say(f"no text in {self.base} is bundled, so the samples of {others} stand in for it; --corpus names some")
         used, source = draft_name(name, [self.language]), place_of(name)
         there = read_record(draft_path(used))
         if there is not None and there.statistics.get("source") != source:
             used += f"-{digest(source)}"  # what another model, or `prune-draft`, has made under that name stays
         path, record = draft_path(used), read_record(draft_path(used))
-        files = [file for each in texts for file in open_corpus(each).describe_inputs()]
+        files = [file for each in self.corpora for file in open_corpus(each).describe_inputs()]
         inputs = {"packs": described(packs), "files": files}
         changed = max((each.stat().st_mtime for each in model_directory(name).glob("model*.safetensors")), default=0)
         kept = _is_made_from(record, inputs, whole=draft.fingerprint) and changed <= (path / RECORD).stat().st_mtime
-        if bundled and not kept:
-            _require_language(name, draft, self.target, passages(bundled))
+        tried = passages(text)
+
+        def finish(directory: Path) -> dict[str, Any]:
+            return keep_fastest(directory, tried, say) | {"source": source} | guesses_of(directory, tried)
 
         def make() -> None:
             new = draft_path(".new") / used  # what is there is used until then
             shutil.rmtree(new, ignore_errors=True)
-            tried, corpora = passages(text), list(map(open_corpus, texts))
-            forms = partial(keep_fastest, texts=tried, progress=say)
-            finish = partial(with_guesses, form=lambda directory: forms(directory) | {"source": source}, texts=tried)
+            corpora = list(map(open_corpus, self.corpora))
             prune_model(model_directory(name), draft, corpora, new, say, packs=packs, finish=finish)
             shutil.rmtree(path, ignore_errors=True)
             new.rename(path)
@@ -212,7 +191,7 @@ class Setup:
         kept, exact = found is not None and found.final, found is not None and found.exact
         self._step("doctor", name, kept, partial(measured, name, seconds, exact))
 
-    def _bench(self, texts: Sequence[str]) -> Run:
+    def _bench(self) -> Run:
         """Measure all drafters, on as many prompts as there is time for."""
         costs = known_costs(self.loaded)
         assert costs is not None  # measured now, or kept
@@ -227,7 +206,7 @@ class Setup:
         asked = Options(
             model=self.model,
             drafters={name: drafter_of(options[name]) for name in drafters},
-            prompts=self.language if built_in else texts[0],
+            prompts=self.language if built_in else self.corpora[0],
             count=count,
             window=0 if built_in else _WINDOW,
             tokens=min(_TOKENS, max(_FEWEST_TOKENS, int(self.seconds / step / count))),
@@ -240,10 +219,9 @@ class Setup:
         """The drafter and the command to use from now on, if the verdict tells."""
         if verdict.fastest is None:
             return None, None
-        speedups = {one.drafter: one.speedup for one in verdict.results}
         best = verdict.fastest.drafter if verdict.pays else PLAIN
-        if verdict.pays is None and speedups[LOOK_UPS] > 1:  # they cost next to nothing where they do not pay
-            best = LOOK_UPS
+        if verdict.pays is None and any(one.drafter == LOOK_UPS and one.speedup > 1 for one in verdict.results):
+            best = LOOK_UPS  # they cost next to nothing where they do not pay
         return best, self._command(best)
 
     def _command(self, best: str) -> str:
@@ -269,33 +247,12 @@ class Setup:
         click.echo(f"\n{summary_table(verdict)}\n\n{verdict.sentence}" if run else f"\n{verdict.sentence}")
         if run and verdict.fastest and verdict.pays is None and (run.options.count or 0) < _PROMPTS:
             click.echo(f"A longer benchmark makes it clearer: --seconds {5 * self.seconds:.0f}")
-        if command is None:
-            click.echo("Nothing is recommended, because too little real text was written to measure on.")
-        else:
+        if command:
             click.echo(f'{f"Recommended: {best}. " if best else ""}From now on:\n\n  {command} --prompt "…"\n')
             click.echo("`spectool chat` and `spectool serve` take the same options.")
             click.echo("Every model with this tokenizer drafts from the dictionary, too; --no-dict turns that off.")
         for each in [*advice, *filter(None, [draft_advice])]:
             click.echo(each)
-
-
-def _require_language(name: str, draft: Tokenizer, target: Tokenizer, sample: Sequence[str]) -> None:
-    """Refuse a draft model whose first guesses on a sample of the language are right less often than look-ups'."""
-    # One from the sample would know it by heart.
-    dictionaries = [
-        each
-        for each in open_dictionaries(AUTO, target, quiet)
-        if not str(each.manifest.inputs.get("corpus")).startswith("sample:")
-    ]
-    look_ups = LookupDrafter(dictionaries, history=True)
-    of_draft = share(right_guesses(load_model(name)[0], draft, target, sample))
-    of_look_ups = share(right_proposals(look_ups, [Text((), target.encode(text)) for text in sample]))
-    say(f"first guesses that are right on a sample: {of_draft:.0%} of {name}'s, {of_look_ups:.0%} of look-ups'")
-    if of_draft < of_look_ups:
-        raise SpectoolError(
-            f"{name}: its first guesses are right in {of_draft:.0%} of the places of a text in this language, those of "
-            f"look-ups, which cost nothing, in {of_look_ups:.0%}. Take another draft model, or none"
-        )
 
 
 def _manifest(path: Path) -> Manifest | None:

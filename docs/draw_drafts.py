@@ -24,11 +24,11 @@ _WIDTH, _LINE, _MARGIN = 96, 21, 18  # characters of a line, pixels between line
 _STYLE = """
   rect { fill: #f6f8fa; stroke: #d0d7de }
   text { font: 14px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; fill: #57606a; white-space: pre }
-  .undrafted { fill: #1f2328 } .accepted { fill: #1a7f37; font-weight: 600 } .bonus { fill: #1f2328 }
-  .rejected { fill: #cf222e; text-decoration: line-through } .corrected { fill: #1f2328 }
+  .undrafted { fill: #1f2328 } .accepted { fill: #1a7f37; font-weight: 600 }
+  .rejected { fill: #cf222e; text-decoration: line-through }
   @media (prefers-color-scheme: dark) {
     rect { fill: #161b22; stroke: #30363d } text { fill: #8b949e } .accepted { fill: #3fb950 }
-    .rejected { fill: #f85149 } .undrafted, .bonus, .corrected { fill: #e6edf3 }
+    .rejected { fill: #f85149 } .undrafted { fill: #e6edf3 }
   }"""
 Piece = tuple[str, str]  # a style and the text that is drawn in it
 
@@ -49,9 +49,7 @@ def draw(model: str, dictionary: Path | None, prompt: str, max_tokens: int) -> N
         else encode_prompt(tokenizer, prompt)
     )
     pieces: list[Piece] = []
-    styles = {
-        style: partial(_keep, pieces, style) for style in ("accepted", "rejected", "corrected", "bonus", "undrafted")
-    }
+    styles = {style: partial(_keep, pieces, style) for style in ("accepted", "rejected", "undrafted")}
     display = Display(tokenizer, styles)
     drafter = load_drafter(tokenizer, dictionary=dictionary)
     *_, last = stream_generate(

@@ -1,7 +1,6 @@
 """Output of commands: results to stdout, progress and notes to stderr, errors in one line."""
 
 import json
-import os
 import re
 import shlex
 import sys
@@ -11,26 +10,18 @@ from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from spectool import SpectoolError, escaped_name, printable
 from spectool.artifacts.manifest import Manifest
+from spectool.corpora import Corpus, open_corpus
 from spectool.tokenization.fingerprint import short
-
-if TYPE_CHECKING:
-    from spectool.corpora import Corpus
 
 _KINDS = 5  # of files that are left out, in a note
 _DEEPEST = 4  # levels of a value
-_DIGEST = re.compile("[0-9a-f]{64}")
 _wrapped = partial(wrap, width=100, break_long_words=False, break_on_hyphens=False)
-
-
-def without_colours() -> bool:
-    """Whether the user, or the terminal, wants text without colours."""
-    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
 
 
 def say(message: str) -> None:
@@ -58,10 +49,8 @@ def progress(title: str, total: float, unit: str) -> Iterator[Callable[[float], 
         yield bar.update
 
 
-def open_text(spec: str) -> "Corpus":
+def open_text(spec: str) -> Corpus:
     """The corpus of that name, as from `open_corpus`; a note on stderr says which files of a folder are left out."""
-    from spectool.corpora import open_corpus
-
     corpus = open_corpus(spec)
     if left := corpus.left_out:
         kinds = [f"{number:,} {name}" for name, number in left.most_common(_KINDS)] + ["…"] * (len(left) > _KINDS)
@@ -95,7 +84,7 @@ def _in_words(value: Any, depth: int = 0) -> list[str]:
         return [{None: "none", True: "yes", False: "no"}[value]]
     if isinstance(value, int | float):
         return [f"{round(value, 4):,}"]
-    return [short(value) if _DIGEST.fullmatch(str(value)) else str(value) or "none"]
+    return [short(value) if re.fullmatch("[0-9a-f]{64}", str(value)) else str(value) or "none"]
 
 
 def _named(key: str, value: Any, depth: int) -> str:
@@ -114,31 +103,15 @@ def print_result(out: Path, manifest: Manifest, as_json: bool, **more: Any) -> N
     show(facts | ({"statistics": manifest.statistics} if as_json else {}), as_json)
 
 
-def decoded(given: bytes | str, where: str = "") -> str:
-    """UTF-8 as text, without a mark at its beginning. In text that was typed, other bytes are lone surrogates."""
-    try:
-        return (given.encode("utf-8", "surrogateescape") if isinstance(given, str) else given).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise SpectoolError(
-            f"{where}not UTF-8 at byte {error.start}. Convert it first, for example: iconv -f CP1250 -t UTF-8"
-        ) from error
-
-
 @contextmanager
 def guarded() -> Iterator[None]:
     """End with an error in one line and exit status 1, or with 130 after Ctrl-C; ``--debug`` shows tracebacks."""
     try:
         yield
-    except BrokenPipeError:
-        # The reader is gone, as with `| head`. That is no error, but Python must not flush into the pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
     except KeyboardInterrupt as stop:
-        context = click.get_current_context(silent=True)
-        writes = context is not None and "out" in context.params
-        say(str(stop) or f"Interrupted.{' No file was left half-written.' * writes}")
+        say(str(stop) or "Interrupted.")
         sys.exit(130)
-    except (click.ClickException, click.exceptions.Exit):
+    except (click.ClickException, click.exceptions.Exit, BrokenPipeError):  # click ends without a word as with `| head`
         raise
     except Exception as error:
         context = click.get_current_context(silent=True)
@@ -148,7 +121,6 @@ def guarded() -> Iterator[None]:
 
 
 def _in_a_line(error: Exception) -> str:
-    """An error in one line."""
     if isinstance(error, SpectoolError):
         return printable(str(error))
     if isinstance(error, OSError):

@@ -23,7 +23,7 @@ from spectool.commands.shared.options import (
     option,
     option_group,
     path_option,
-    some_text,
+    texts_option,
 )
 from spectool.runtime.settings import LONGEST_DRAFT, PENALTIES, SAMPLER, SETTINGS, Setting
 
@@ -33,79 +33,40 @@ _LONG_PROMPT = 256  # tokens, which a large model reads for seconds
 class DraftLength(Whole):
     """A number of draft tokens, or ``auto``, which becomes None."""
 
-    name = "number or auto"
+    name, metavar = "number or auto", "auto|N"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The number, or None."""
         return None if value == "auto" else super().convert(value, param, ctx)
 
 
-model_option = partial(
-    option,
-    "--model",
-    "--target",
-    "model",
-    required=True,
-    metavar="M",
-    help="Model: directory or hub id, as for mlx-lm.",
+_model = partial(option, heading="Model")
+_prompt = partial(option, heading="Prompt")
+_drafting = partial(option, heading="Drafting")
+_sampling = partial(option, heading="Sampling")
+
+model_option = _model(
+    "--model", "--target", "model", required=True, metavar="M", help="Model: directory or hub id, as for mlx-lm."
 )
+pipeline_option = _model("--pipeline", is_flag=True, help="Under mlx.launch, give each process whole layers.")
 draft_model_option = partial(option, "--draft-model", "--draft", "draft_model", metavar="D")
-alignment_option = partial(path_option, "--alignment", metavar="FILE")
-adapter_option = partial(path_option, "--adapter-path", metavar="DIR", help="LoRA adapter of the model, as for mlx-lm.")
-pipeline_option = partial(
-    option,
-    "--pipeline",
-    is_flag=True,
-    help="Under mlx.launch, give each process some of the layers, and not a part of every layer.",
-)
-min_draft_prob_option = partial(
-    option,
-    "--min-draft-prob",
-    "min_probability",
-    type=Finite(0, 1),
-    metavar="P",
-    help="Stop drafting when the probability of the draft falls below this; by default 0.05 for dictionaries and "
-    "history, 0.4 for draft models.",
-)
-template_variables_option = partial(
-    option,
-    "--chat-template-config",
-    "template_variables",
-    type=json_object,
-    default="{}",
-    show_default=False,
-    metavar="JSON",
-    help='Variables of the chat template, such as {"enable_thinking": false}.',
-)
-kv_bits_option = partial(
-    option,
-    "--kv-bits",
-    type=click.Choice([2, 3, 4, 6, 8]),
-    help="Quantise key-value caches from 5,000 tokens on.",
-    heading="Cache",
-)
 
 
 def sampling_options(heading: str, *, asked: bool = False) -> Decorator:
     """The options of all settings of sampling that have one, perhaps of what requests may be ``asked`` for only."""
     options = []
     for name, setting in SETTINGS.items():
-        least, most = setting.bounds_asked if asked else (setting.least, setting.most)
-        kind: Any = Whole if setting.whole else Finite
-        flag, within = f"--{name.replace('_', '-')}", kind(least, None if most == math.inf else most)
-        shown: dict[str, Any] = {"metavar": "T" if name == "temp" else "N", "help": setting.help, "heading": heading}
-        options += [option(flag, type=within, default=setting.default, **shown)] if setting.help else []
+        if setting.help:
+            least, most = setting.bounds_asked if asked else (setting.least, setting.most)
+            kind: Any = Whole if setting.whole else Finite
+            flag, within = f"--{name.replace('_', '-')}", kind(least, None if most == math.inf else most)
+            options.append(option(flag, type=within, default=setting.default, help=setting.help, heading=heading))
     return option_group(*options)
 
 
 def pop_settings(values: dict[str, Any], among: Mapping[str, Setting] = SETTINGS) -> dict[str, Any]:
     """Those of the values of `sampling_options` that are ``among`` some settings, taken out of ``values``."""
     return {name: values.pop(name) for name in among if name in values}
-
-
-_PROMPT = "Model and prompt"
-_drafting = partial(option, heading="Drafting")
-_sampling = partial(option, heading="Sampling")
 
 
 DRAFT_SOURCES = {
@@ -123,55 +84,70 @@ DRAFT_SOURCES = {
     ),
     "history": _drafting("--history/--no-history", default=True, help="Draft from the text so far."),
     "draft_model": draft_model_option(
-        metavar="M2",
         help="Draft model: directory, hub id or name in your cache folder; auto uses the one there that was last "
         "aligned with this tokenizer.",
         heading="Drafting",
     ),
-    "alignment": alignment_option(
-        help="Output of `spectool align` for the two models; by default looked for in your cache folder.",
-        heading="Drafting",
+    "alignment": path_option(
+        "--alignment", metavar="FILE", help="Output of `spectool align`, if not in your cache.", heading="Drafting"
     ),
-    "min_probability": min_draft_prob_option(heading="Drafting"),
+    "min_probability": _drafting(
+        "--min-draft-prob",
+        "min_probability",
+        type=Finite(0, 1),
+        metavar="P",
+        help="Stop drafting when the probability of the draft falls below this; by default 0.05 for dictionaries and "
+        "history, 0.4 for draft models.",
+    ),
 }
 """All that drafts, by its argument of `load_drafter`. Options and drafters that are compared follow from it."""
 
+drafter_options = option_group(*DRAFT_SOURCES.values())
+"""What drafts, which `sources_of` takes."""
+
 drafting_options = option_group(
-    *DRAFT_SOURCES.values(),
+    drafter_options,
     _drafting(
         "--num-draft-tokens",
         type=DraftLength(0, LONGEST_DRAFT),
         default="auto",
-        metavar="auto|N",
         help="Maximum number of draft tokens per pass; 0 decodes plainly, auto finds the fastest.",
     ),
-    _drafting(
-        "--measure/--no-measure",
-        default=True,
-        help="Time the model's passes when it first drafts here, until two measurements agree.",
+    _drafting("--measure/--no-measure", default=True, help="Time the model's passes when it first drafts here."),
+)
+"""The same, and how much is drafted."""
+
+running_options = option_group(
+    model_option,
+    path_option("--adapter-path", metavar="DIR", help="LoRA adapter of the model, as for mlx-lm.", heading="Model"),
+    pipeline_option,
+    _prompt(
+        "--chat-template-config",
+        "template_variables",
+        type=json_object,
+        default="{}",
+        metavar="JSON",
+        help='Variables of the chat template, such as {"enable_thinking": false}.',
+    ),
+    drafting_options,
+    option(
+        "--kv-bits",
+        type=click.Choice([2, 3, 4, 6, 8]),
+        help="Quantise the cache after 5,000 tokens.",
+        heading="Cache",
     ),
 )
-"""What `sources_of` takes, and how much is drafted."""
+"""Of all that writes with a model: which one, what drafts, and what it keeps."""
 
 model_options = option_group(
-    model_option(heading=_PROMPT),
-    adapter_option(heading=_PROMPT),
-    pipeline_option(heading=_PROMPT),
-    drafting_options,
-    option("--system-prompt", metavar="TEXT", help="System message.", heading=_PROMPT),
-    template_variables_option(heading=_PROMPT),
+    running_options,
+    _prompt("--system-prompt", help="System message."),
     _sampling("-m", "--max-tokens", type=Whole(1), default=256, help="Maximum number of tokens to generate."),
     sampling_options("Sampling"),
     _sampling("--seed", type=Whole(0, 2**64 - 1), help="Seed; the same command then draws the same text again."),
-    _sampling(
-        "--stop",
-        "stop_strings",
-        type=some_text,
-        multiple=True,
-        metavar="TEXT",
-        help="End before this text (\\n: line end, \\t: tab); may be repeated.",
+    texts_option(
+        "--stop", "stop_strings", help="End before this (\\n: line end, \\t: tab); may be repeated.", heading="Sampling"
     ),
-    kv_bits_option(),
 )
 """What `open_model` takes, and ``system_prompt`` and ``template_variables``."""
 
@@ -185,9 +161,7 @@ def follow_rank_0(model: str, pipeline: bool, adapter_path: Any = None) -> None:
 
     if world().size() == 1:
         if pipeline:
-            raise click.UsageError(
-                "--pipeline is for a model on several processes: mlx.launch -n 2 spectool … --pipeline"
-            )
+            raise click.UsageError("--pipeline is for several processes: mlx.launch -n 2 spectool … --pipeline")
         return
     watch, context = joined(), click.get_current_context()
 
@@ -214,7 +188,7 @@ def sources_of(settings: dict[str, Any]) -> dict[str, Any]:
     if settings.pop("no_dict"):
         sources["dictionary"] = ()
     if sources["alignment"] is not None and sources["draft_model"] is None:
-        raise click.UsageError("--alignment is for a draft model with another tokenizer: name it with --draft-model M2")
+        raise click.UsageError("--alignment is for a draft model with another tokenizer: name it with --draft-model D")
     files = [(name, ".dict") for name in sources["dictionary"] if name != AUTO]
     for name, suffix in [*files, *([(sources["alignment"], ".align")] if sources["alignment"] else [])]:
         read_manifest(find_artifact(Path(name), suffix))  # a mistake is said before a model is fetched
@@ -246,10 +220,7 @@ def open_model(
     if drafter is not None and fixed and fixed > longest:
         say(f"--num-draft-tokens {fixed} may change the bits, which `spectool doctor --exact` keeps up to {longest}")
     elif drafter is not None and fixed is None and longest == 0:
-        say(
-            "decoding plainly: `spectool doctor --exact` found that drafts change the bits. Run `spectool doctor` "
-            "without --exact to draft again"
-        )
+        say("decoding plainly, as `spectool doctor --exact` asks for. Run `spectool doctor` without it to draft again")
         drafter = None
     sampler, stops = Sampling(**pop_settings(settings, SAMPLER)), settings.pop("stop_strings")
     mx.eval(model.parameters())

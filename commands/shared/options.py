@@ -4,14 +4,14 @@ import json
 import math
 import re
 from collections.abc import Callable
-from functools import partial
+from contextlib import suppress
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
 import click
 
-from spectool import SpectoolError
-from spectool.commands.shared.console import decoded, guarded
+from spectool.commands.shared.console import guarded
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
@@ -20,13 +20,13 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "
 class Whole(click.IntRange):
     """A range of whole numbers."""
 
-    name = "whole number"
+    name, metavar = "whole number", "N"
 
 
 class Finite(click.FloatRange):
     """A range of numbers without ``nan`` and ``inf``."""
 
-    name = "number"
+    name, metavar = "number", "N"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The number, checked."""
@@ -35,22 +35,23 @@ class Finite(click.FloatRange):
 
 
 def some_text(given: bytes | str, where: str = "") -> str:
-    """A text that is not empty, and valid UTF-8; errors begin with ``where``."""
+    """UTF-8 as text that is not empty, without a mark at its beginning; errors begin with ``where``.
+
+    In text that was typed, other bytes are lone surrogates.
+    """
     try:
-        text = decoded(given, where)
-    except SpectoolError as error:
-        raise click.BadParameter(f"{error}.") from error
+        text = (given.encode("utf-8", "surrogateescape") if isinstance(given, str) else given).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise click.BadParameter(
+            f"{where}not UTF-8 at byte {error.start}. Convert it first, for example: iconv -f CP1250 -t UTF-8."
+        ) from error
     if not text:
         raise click.BadParameter(f"{where}expected a text, got nothing.")
     return text
 
 
 def language_code(given: str) -> str:
-    """A language by its code, in small letters.
-
-    >>> language_code("PL")
-    'pl'
-    """
+    """A language by its code, in small letters."""
     code = given.lower()
     if not re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]+)*", code):
         raise click.BadParameter(f"expected the code of a language, such as pl or crh, got {given!r}.")
@@ -59,13 +60,10 @@ def language_code(given: str) -> str:
 
 def json_object(text: str) -> dict[str, Any]:
     """A JSON object."""
-    try:
-        found = json.loads(text)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise click.BadParameter(f"expected a JSON object, got {text!r}")
-    return found
+    with suppress(ValueError):
+        if isinstance(found := json.loads(text), dict):
+            return found
+    raise click.BadParameter(f"expected a JSON object, got {text!r}")
 
 
 def size_in_bytes(text: str) -> int:
@@ -83,11 +81,10 @@ def size_in_bytes(text: str) -> int:
 class _Option(click.Option):
     """An option that the help lists under a heading."""
 
-    def __init__(self, *args: Any, heading: str = "", **kwargs: Any) -> None:
+    def __init__(self, *args: Any, heading: str = "Options", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.heading = heading
-        if isinstance(self.type, click.IntRange | click.FloatRange):
-            self.metavar = self.metavar or "N"
+        self.metavar = self.metavar or getattr(self.type, "metavar", None)
 
 
 class SectionedCommand(click.Command):
@@ -104,21 +101,20 @@ class SectionedCommand(click.Command):
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections; options without a heading come last."""
+        """Write the sections."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
-            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)) is not None:
-                sections.setdefault(getattr(parameter, "heading", ""), []).append(record)
-        others = sections.pop("")
-        for heading, records in [*sections.items(), ("Other options" if sections else "Options", others)]:
+            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)):
+                sections.setdefault(getattr(parameter, "heading", "Options"), []).append(record)
+        for heading, records in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(records)
 
 
-def _text_of(context: click.Context, parameter: click.Parameter, path: str | None) -> str | None:
+def _text_of(path: str) -> str:
     """The text of a file, which is read at once, because a command checks all arguments first."""
     try:
-        return None if path is None else some_text(Path(path).read_bytes(), f"{path}: ")
+        return some_text(Path(path).read_bytes(), f"{path}: ")
     except OSError as error:
         raise click.BadParameter(f"{error}.") from error
 
@@ -133,17 +129,13 @@ draft_option = partial(option, "--draft", "--draft-model", "draft", required=Tru
 target_option = partial(option, "--target", "--model", "target", required=True)
 pack_option = partial(option, "--pack", "packs", multiple=True, metavar="NAME")
 corpora_option = partial(option, "--corpus", "corpora", multiple=True, metavar="C")
+language_option = partial(option, "--language", type=language_code, required=True, metavar="CODE")
+texts_option = partial(option, type=some_text, multiple=True, metavar="TEXT")
 path_option = partial(option, type=click.Path(path_type=Path))
-text_file_option = partial(option, type=click.Path(exists=True, dir_okay=False), callback=_text_of, metavar="FILE")
+text_file_option = partial(option, type=_text_of, metavar="FILE")
 out_option = path_option("-o", "--out", metavar="OUT", help="Where to write; by default in your cache folder.")
 
 
 def option_group(*options: Decorator) -> Decorator:
     """One decorator that adds several options, in their order."""
-
-    def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
+    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)

@@ -4,14 +4,14 @@ A manifest names its tokenizer, too, but whoever wrote the file chose that name,
 The fingerprint finds the tokenizer among those that the user has named to a command before. The hub is not asked.
 """
 
-import json
+import os
 from contextlib import suppress
 from pathlib import Path
 
 from spectool import TokenizerError
 from spectool.artifacts.artifact import require_replaceable
-from spectool.artifacts.atomic import atomic_file, require_writable
-from spectool.artifacts.default_paths import default_path
+from spectool.artifacts.atomic import require_writable
+from spectool.artifacts.default_paths import default_path, digest
 from spectool.artifacts.dictionary import Dictionary
 from spectool.commands.shared.console import say
 from spectool.tokenization.fingerprint import short
@@ -20,19 +20,22 @@ from spectool.tokenization.round_trips import limits
 from spectool.tokenization.tokenizer import Tokenizer
 
 _RARE = "𒀀"  # in few vocabularies
-_REMEMBERED = "tokenizers.json"  # in the user's cache: fingerprint -> path
 
 
 def named_tokenizer(source: str | Path) -> Tokenizer:
     """The tokenizer of a name that the user gave, which is remembered for `own_tokenizer`."""
     tokenizer, path = open_tokenizer(source), Path(source).expanduser()
     name = str(path.resolve() if path.exists() else source)
-    if _remembered().get(tokenizer.fingerprint) != name:
-        with suppress(OSError):  # a cache that cannot be written ends no command
-            default_path("").mkdir(parents=True, exist_ok=True)
-            with atomic_file(default_path(_REMEMBERED)) as partial:
-                partial.write_text(json.dumps(_remembered() | {tokenizer.fingerprint: name}), encoding="utf-8")
+    remembered = _name_file(tokenizer.fingerprint)
+    with suppress(OSError):  # a cache that cannot be written ends no command
+        remembered.parent.mkdir(parents=True, exist_ok=True)
+        remembered.write_bytes(os.fsencode(name))
     return tokenizer
+
+
+def _name_file(fingerprint: str) -> Path:
+    """Where the name of a tokenizer is remembered; the fingerprint may be a stranger's, and is no part of a path."""
+    return default_path("tokenizers") / digest(fingerprint)
 
 
 def tokenizer_with_notes(source: str | Path) -> Tokenizer:
@@ -71,21 +74,12 @@ def own_tokenizer(dictionary: Dictionary) -> Tokenizer:
         TokenizerError: There is none; the message asks for ``--tokenizer``.
     """
     recorded = dictionary.tokenizer
-    known = _remembered().get(recorded["fingerprint"])
-    if isinstance(known, str):
-        with suppress(TokenizerError, OSError):
-            tokenizer = open_tokenizer(known) if Path(known).exists() else cached_tokenizer(known)
-            if tokenizer is not None and tokenizer.matches(recorded):
-                return tokenizer
+    with suppress(TokenizerError, OSError):
+        known = os.fsdecode(_name_file(recorded["fingerprint"]).read_bytes())
+        tokenizer = open_tokenizer(known) if Path(known).exists() else cached_tokenizer(known)
+        if tokenizer is not None and tokenizer.matches(recorded):
+            return tokenizer
     raise TokenizerError(
         f"{dictionary.path}: built for tokenizer {short(recorded['fingerprint'])}, which you have not used here. Give "
         f"the dictionary's tokenizer with --tokenizer; the file calls it {recorded['name']!r}"
     )
-
-
-def _remembered() -> dict[str, str]:
-    try:
-        found = json.loads(default_path(_REMEMBERED).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -80,7 +80,7 @@ def test_interrupted(tmp_path: Path) -> None:
     _, errors = running.communicate(timeout=60)
     assert running.returncode == 130
     assert "Traceback" not in errors
-    assert errors.endswith("Interrupted. No file was left half-written.\n")
+    assert errors.endswith("Interrupted.\n")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -104,7 +104,7 @@ def damaged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("prune-draft --draft BAD --corpus sample:pl -o taken", "taken: exists already"),
         ("predict --model BAD --here --corpus sample:pl --dict gone", "gone: no such file"),
         ("doctor --model BAD --draft-model ./gone", "./gone: no such directory"),
-        ("generate --model BAD -p a --json-schema gone", "'gone' does not exist"),
+        ("generate --model BAD -p a --json-schema gone", "No such file or directory: 'gone'"),
         ("serve --model BAD --adapter-path nope", "nope: expected a LoRA adapter"),
         ("inspect gone", "gone: no such file or directory"),
         ("setup BAD --language pl --corpus gone.txt", "gone.txt"),

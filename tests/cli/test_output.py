@@ -20,8 +20,7 @@ from spectool.tests.running import OTHER, TOKENIZER, process, run
 def test_json_of_each_command(work: Path) -> None:
     inspected = json.loads(run("inspect", work / "uk.dict", "--json", "--lookup", "комп").stdout)
     assert inspected["format"] == "spectool-dictionary"
-    assert len(inspected["sample_entries"]) == 5
-    assert set(inspected["sample_entries"][0]) == {"after", "comes", "probability"}
+    assert set(inspected["proposal"][0]) == {"after", "comes", "probability", "in_all"}
     assert inspected["bytes"] == (work / "uk.dict").stat().st_size
     statistics = json.loads(run("inspect", work / "x.align", "--json").stdout)["statistics"]
     assert statistics["draft_to_target"]["different_tokens"] == statistics["target_to_draft"]["different_tokens"] == 0
@@ -152,4 +151,4 @@ def test_a_look_up_without_a_hit_says_what_to_do(work: Path) -> None:
     found = run("inspect", work / "uk.dict", "--lookup", "qqq")
     assert found.exit_code == 0
     assert "proposes nothing after this text" in found.stderr
-    assert "\nproposal        none\n" in found.stdout and "fingerprint" not in found.stdout
+    assert "\nproposal  none\n" in found.stdout and "fingerprint" not in found.stdout

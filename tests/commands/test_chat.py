@@ -151,7 +151,7 @@ def test_a_line_that_is_not_utf8_is_refused_and_the_next_one_answered(path: str,
     assert result.exit_code == 1, result.output
     refused, figures = result.stderr.splitlines()
     assert refused.startswith("Error: this turn: not UTF-8 at byte 4. Convert it first")
-    assert re.fullmatch(r"5 tokens in [\d.]+ s, [\d.]+ per second, [\d.]+ tokens per pass", figures)
+    assert re.fullmatch(r"5 tokens, [\d.]+ per second, [\d.]+ tokens per pass", figures)
     assert result.stdout == f"{from_scratch(loaded, [{'role': 'user', 'content': TURNS[0]}], 5)}\n"
 
 

@@ -12,7 +12,7 @@ from mlx_lm.tokenizer_utils import TokenizerWrapper
 from tokenizers import Tokenizer, decoders, models
 from transformers import PreTrainedTokenizerFast
 
-from spectool.commands.shared.display import IN_COLOUR, IN_MARKS, Display, Styles, legend, styles_of_output
+from spectool.commands.shared.display import IN_COLOUR, IN_MARKS, Display, Styles, styles_of_output
 from spectool.runtime.drafters.drafter import Cycle
 from spectool.tokenization.token_bytes import byte_symbols
 
@@ -39,25 +39,26 @@ def cycles_of(data: bytes, cuts: list[int], wrong: list[int]) -> list[Cycle]:
 
 
 def shown(cycles: list[Cycle], tokenizer: TokenizerWrapper = BYTES) -> str:
-    display = Display(tokenizer)
+    display = Display(tokenizer, IN_COLOUR)
     return "".join(map(display.render, cycles)) + display.finish()
 
 
 @pytest.mark.parametrize(
     ("cycle", "marked"),
     [
-        (Cycle(tuple(b"abXY"), "test", 2, tuple(b"abc")), "[a][b][-XY-]{c}"),
-        (Cycle(tuple(b"ab"), "test", 2, tuple(b"abc")), "[a][b]<c>"),
+        (Cycle(tuple(b"abXY"), "test", 2, tuple(b"abc")), "[a][b][-XY-]c"),
+        (Cycle(tuple(b"ab"), "test", 2, tuple(b"abc")), "[a][b]c"),
         (Cycle((), "", 0, tuple(b"c")), "c"),
         (Cycle(tuple(b"abcd"), "test", 2, tuple(b"ab")), "[a][b]"),  # a stop token inside a draft
     ],
 )
 def test_each_fate_has_its_mark_and_its_colour(cycle: Cycle, marked: str) -> None:
     assert Display(BYTES, styles=IN_MARKS).render(cycle) == marked
-    coloured = Display(BYTES).render(cycle)
+    display = Display(BYTES, IN_COLOUR)
+    coloured = display.render(cycle)
     assert click.unstyle(coloured) == "".join(re.findall(r"\w", marked))
     assert (click.style("XY", fg="red", strikethrough=True) in coloured) is ("-" in marked)
-    assert click.unstyle(legend()).split() == ["accepted", "rejected", "corrected", "bonus", "undrafted"]
+    assert click.unstyle(display.legend).split() == ["accepted", "rejected", "undrafted"]
 
 
 @pytest.mark.parametrize(

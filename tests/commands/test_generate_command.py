@@ -23,15 +23,15 @@ run, figures = (partial(each, "generate", "--model", TARGET) for each in (comman
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--prompt", ""], "--prompt: expected a prompt, got nothing"),
-        (["--prompt", "a\udcff"], "--prompt: not UTF-8 at byte 1"),
+        (["--prompt", ""], "'--prompt': expected a text, got nothing"),
+        (["--prompt", "a\udcff"], "'--prompt': not UTF-8 at byte 1"),
         (["--prompt", "a", "--stop", "b", "--show-drafts"], "leave out --json and --stop"),
         (["--prompt", "a"], "no such directory"),
         (["--prompt", "a", "--draft-model", "./gone"], "./gone: no such directory"),
         (["--prompt", "a", "--stop", ""], "'--stop': expected a text, got nothing"),
         (["--prompt", "a", "--num-draft-tokens", "foo"], "'--num-draft-tokens': 'foo' is not a valid number or auto"),
         (["--prompt", "a", "--num-draft-tokens", "65"], "65 is not in the range 0<=x<=64"),
-        (["--prompt", "a", "--alignment", "x.align"], "name it with --draft-model M2"),
+        (["--prompt", "a", "--alignment", "x.align"], "name it with --draft-model D"),
         (["--prompt", "a", "--model", TARGET, "--dict", "x" * 300], "xxx: File name too long. Check the disk"),
     ],
 )

@@ -64,8 +64,7 @@ def test_a_manifest_opens_and_fetches_nothing(
     in_hub_cache(tmp_path, "acme", demo_path("other"))
     for command in COMMANDS:
         assert error_of(run(*command, dictionary)).endswith(f"{GIVE}{name!r}")
-    shown = run("inspect", dictionary)
-    assert shown.exit_code == 0 and "sample entries" not in shown.stdout and GIVE in shown.stderr
+    assert run("inspect", dictionary).exit_code == 0
     assert asked == []
 
 
@@ -80,7 +79,6 @@ def test_the_users_own_is_found_by_its_fingerprint(
     assert run("inspect", "zorro/model" if own == "by its id" else elsewhere).exit_code == 0
     for command in COMMANDS:
         assert (result := run(*command, dictionary)).exit_code == 0, result.output
-    assert "sample entries" in run("inspect", dictionary).stdout
     assert asked == []
     if own == "by its path":
         shutil.rmtree(elsewhere)

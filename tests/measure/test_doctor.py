@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from spectool import ArtifactError
-from spectool.commands.doctor import _lengths, _notes
 from spectool.measure.doctor import break_even, measure_costs
 from spectool.runtime import batch_generate, generate
 from spectool.runtime.decoding.streaming import stream_generate
@@ -34,12 +33,6 @@ def test_draft_breaks_even_where_its_tokens_cost_as_many_plain_passes():
     assert break_even({1: 1.0, 3: 1.75}, 2) == pytest.approx(0.5, abs=1e-3)  # 1 + 1/2 + 1/4
     assert break_even(flat, 2, draft_pass=0.375) == pytest.approx(0.5, abs=1e-3)
     assert break_even({1: 1.0, 2: 2.5}, 1) is None
-
-
-def test_nearly_free_lengths_end_before_the_first_dear_pass():
-    for curve, free in (({1: 1.0, 2: 1.05, 4: 1.09, 8: 1.3, 16: 1.05}, 3), ({1: 1.0, 2: 1.2}, 0)):
-        costs = replace(COSTS, seconds={64: curve})
-        assert next(_notes(costs, _lengths(costs, 0.0), 0.0)).endswith(f"10% longer: {free}.")
 
 
 def test_command_measures_and_later_policies_know_it():

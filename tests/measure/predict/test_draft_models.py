@@ -38,7 +38,6 @@ def test_a_draft_model_on_a_chip(replaying: list[object]) -> None:
     facts = figures(*replaying, *asked, "--size", "8")
     assert list(facts["by_drafter"]) == ["look-ups", "draft model", "both together"]
     assert facts["by_drafter"]["both together"] == f"{facts['low']:.2f} to {facts['high']:.2f}"
-    assert 0 <= facts["first_guesses_right"]["draft model"] <= 1
     assert "draft model" in facts["summary"] and facts["tokens"] == 60
     (cost,) = facts["cost_of_a_draft_token"].values()
     assert cost.endswith("plain passes") and 0 < float(cost.split()[0]) < float(cost.split()[2])
@@ -59,13 +58,10 @@ def test_a_draft_model_here(replaying: list[object], cache: Path) -> None:
     assert len(facts["by_measurement"]) == 1 and facts["low"] <= facts["high"]
 
 
-@pytest.mark.nightly
-def test_without_a_number_of_tokens_it_takes_a_minute(replaying: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spectool.commands.predict_steps._SECONDS", 1.0)
+def test_without_a_number_of_tokens_it_takes_a_few(replaying: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spectool.commands.predict_steps._ASKED", 30)
     asked = ["--draft-model", DRAFT, "--on", "M4 Pro", "--bits", 8, "--size", 8]
-    facts = figures("--tokenizer", TARGET, "--corpus", "sample:pl", *asked)
-    whole = figures("--tokenizer", TARGET, "--corpus", "sample:pl", "--on", "M4 Pro", "--bits", 8)
-    assert 0 < facts["tokens"] < whole["tokens"]
+    assert figures("--tokenizer", TARGET, "--corpus", "sample:pl", *asked)["tokens"] == 30
 
 
 @pytest.mark.parametrize(

@@ -164,10 +164,10 @@ def test_a_text_is_asked_for_where_none_in_the_language_is_bundled(tmp_path: Pat
     packs = [small_pack(tmp_path, language, sample_path("uk")) for language in ("crh", "uk")]
     for pack in packs:
         build_dictionary(pack, pack.with_suffix(".dict"))
-    for others, none in ([], ", none in 'crh'"), (["--dict", packs[1].with_suffix(".dict")], ""):
+    for others in ([], ["--dict", packs[1].with_suffix(".dict")]):
         refused = run("--dict", packs[0].with_suffix(".dict"), *others)
         said = " ".join(refused.stderr.split())
-        assert refused.exit_code == 2 and said.endswith(f"Bundled are sample:pl and sample:uk{none}")
+        assert refused.exit_code == 2 and said.endswith("Bundled are sample:pl and sample:uk")
         assert "--corpus FILE" in said
     assert "--corpus FILE" in run("--tokenizer", TARGET).stderr
 
