@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -12,6 +13,7 @@ from spectool.commands.shared.display import Display, by_drafter
 from spectool.commands.shared.model_options import follow_rank_0, model_options, open_model
 from spectool.commands.shared.options import command, option, some_text, text_file_option
 from spectool.runtime.decoding.statistics import DraftStatistics
+from spectool.runtime.drafters.drafter import Drafter, members_of
 
 _FEW = 0.25  # of the passes: with drafts in fewer of them, drafting has stopped
 
@@ -82,9 +84,9 @@ def generate(
         if not as_json:
             click.echo()  # ends the line of the text
             if pieces:
-                show(_figures(response) | {"finish": "interrupted"}, as_json=False, err=True)
+                show(_figures(response, arguments["drafter"]) | {"finish": "interrupted"}, as_json=False, err=True)
         raise
-    facts = _figures(response)
+    facts = _figures(response, arguments["drafter"])
     if as_json:
         show({"text": "".join(pieces), **facts}, as_json=True)
     else:
@@ -92,9 +94,9 @@ def generate(
         show(facts, as_json=False, err=True)
 
 
-def _figures(response: Any) -> dict[str, Any]:
+def _figures(response: Any, drafter: Any) -> dict[str, Any]:
     drafting = response.drafting
-    reason = few_drafts(drafting, response.prompt_tokens + response.generation_tokens)
+    reason = few_drafts(drafting, members_of(drafter), response.prompt_tokens + response.generation_tokens)
     return {
         "tokens": response.generation_tokens,
         "target passes": drafting.passes,
@@ -109,16 +111,20 @@ def _figures(response: Any) -> dict[str, Any]:
     }
 
 
-def few_drafts(statistics: DraftStatistics, context: int) -> str:
+def few_drafts(statistics: DraftStatistics, drafters: Sequence[Drafter], context: int) -> str:
     """What kept a text of ``context`` tokens from being drafted; empty if it was, or if its length was fixed."""
     policy = statistics.policy
-    if policy is None or statistics.drafted_passes >= _FEW * statistics.passes:
+    if policy is None or not statistics.passes:
+        return ""
+    dear = f"a pass over two tokens takes {policy.costs(1, context)[1]:.1f} plain ones here"
+    for model in drafters:
+        if model.costs_a_pass and not model.passes:
+            token = policy.record(model.name).cost.token
+            return f"the draft model was never asked, since a token of it takes {token:.2f} plain passes; {dear}"
+    if statistics.drafted_passes >= _FEW * statistics.passes:
         return ""
     stopped = ", and wrong ones had cost as much time as they may" if policy.paused() else ""
-    return (
-        f"{statistics.accepted} of {statistics.proposed} guesses were right{stopped}; "
-        f"a pass over two tokens takes {policy.costs(1, context)[1]:.1f} plain ones here"
-    )
+    return f"{statistics.accepted} of {statistics.proposed} guesses were right{stopped}; {dear}"
 
 
 def _read_prompt(prompt: str | None) -> str:

@@ -38,10 +38,12 @@ from spectool.measure.bench.results import Options, Run, Verdict, summary_table,
 from spectool.measure.bench.run import run_benchmark
 from spectool.measure.doctor import SECONDS
 from spectool.measure.drafts import LARGEST, advise, cached_draft
-from spectool.measure.first_guesses import passages
+from spectool.measure.first_guesses import passages, right_guesses, right_proposals, share
 from spectool.measure.forms import keep_fastest
 from spectool.measure.machines import cheaper_here
+from spectool.measure.predict import Text
 from spectool.runtime.drafters.draft_model import vocabulary_mismatch
+from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.loading import load_model, local_model, open_dictionaries
 from spectool.runtime.mlx_lm_compat import get_total_parameters
 from spectool.runtime.policy.costs import known_costs
@@ -56,6 +58,8 @@ _PROMPTS, _FEWEST_PROMPTS = 60, 8  # the built-in ones of a language; what an in
 _READ_FIRST = 1000  # documents, in which another encoding is noticed before anything is made
 _UNMEASURED = "Not measured: no prompts in this language come with spectool. To compare drafts, add text: --corpus FILE"
 _WINDOW = 32  # tokens of a prompt from the text, in languages without built-in prompts
+_FEWEST = 0.02  # of the target's longer tokens that a draft's vocabulary has as well
+_LONG = 3  # bytes: shorter tokens are in every vocabulary
 
 
 @dataclass
@@ -127,7 +131,14 @@ class Setup:
                 f"{name}: it has {weights / 1e6:,.3g} million weights, more than half of the {ours / 1e6:,.3g} million "
                 "of your model, so its passes would cost more than they save. Take a smaller draft model, or none"
             )
-        return open_tokenizer(model_directory(name).absolute())
+        draft = open_tokenizer(model_directory(name).absolute())
+        tokens, known = ({each for each in one.token_bytes if len(each) >= _LONG} for one in (self.target, draft))
+        if len(tokens & known) <= _FEWEST * min(len(tokens), len(known)):
+            raise SpectoolError(
+                f"{draft.name}: only {len(tokens & known):,} of {self.target.name}'s {len(tokens):,} longer tokens are "
+                "in its vocabulary, so it does not write the same languages. Take another draft model, or none"
+            )
+        return draft
 
     def _step(self, name: str, what: object, kept: bool, make: Callable[[], object]) -> None:
         """Do a step, unless what it makes is kept from an earlier run."""
@@ -162,6 +173,8 @@ class Setup:
         changed = max((each.stat().st_mtime for each in model_directory(name).glob("model*.safetensors")), default=0)
         kept = _is_made_from(record, inputs, whole=draft.fingerprint) and changed <= (path / RECORD).stat().st_mtime
         tried = passages(text)
+        if bundled and not kept:
+            _require_language(name, draft, self.target, tried)
 
         def finish(directory: Path) -> dict[str, Any]:
             return keep_fastest(directory, tried, say) | {"source": source} | guesses_of(directory, tried)
@@ -253,6 +266,25 @@ class Setup:
             click.echo("Every model with this tokenizer drafts from the dictionary, too; --no-dict turns that off.")
         for each in [*advice, *filter(None, [draft_advice])]:
             click.echo(each)
+
+
+def _require_language(name: str, draft: Tokenizer, target: Tokenizer, sample: Sequence[str]) -> None:
+    """Refuse a draft model whose first guesses on a sample of the language are right less often than look-ups'."""
+    # One from the sample would know it by heart.
+    dictionaries = [
+        each
+        for each in open_dictionaries(AUTO, target, quiet)
+        if not str(each.manifest.inputs.get("corpus")).startswith("sample:")
+    ]
+    look_ups = LookupDrafter(dictionaries, history=True)
+    of_draft = share(right_guesses(load_model(name)[0], draft, target, sample))
+    of_look_ups = share(right_proposals(look_ups, [Text((), target.encode(text)) for text in sample]))
+    say(f"first guesses that are right on a sample: {of_draft:.0%} of {name}'s, {of_look_ups:.0%} of look-ups'")
+    if of_draft < of_look_ups:
+        raise SpectoolError(
+            f"{name}: its first guesses are right in {of_draft:.0%} of the places of a text in this language, those of "
+            f"look-ups, which cost nothing, in {of_look_ups:.0%}. Take another draft model, or none"
+        )
 
 
 def _manifest(path: Path) -> Manifest | None:

@@ -12,7 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import mlx.core as mx
 import pytest
+from mlx.utils import tree_flatten
+from mlx_lm.models import llama
+from tokenizers import Tokenizer as Backend
+from tokenizers import decoders, models, pre_tokenizers
 
 from spectool.artifacts.default_paths import digest
 from spectool.artifacts.pruned_draft import honesty_of, read_record
@@ -208,11 +213,40 @@ def interrupt(*arguments: object, **options: object) -> None:
     raise KeyboardInterrupt
 
 
+def random_model(out: Path, tokenizer: Path, ids: int) -> Path:
+    """A model of the demo draft's shape with a tokenizer, which guesses at random."""
+    config = json.loads((DRAFT_MODEL / "config.json").read_text())
+    config = {key: value for key, value in config.items() if "quantization" not in key} | {"vocab_size": ids}
+    out.mkdir()
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(tokenizer / name, out)
+    (out / "config.json").write_text(json.dumps(config))
+    model = llama.Model(llama.ModelArgs.from_dict(config))
+    mx.save_safetensors(str(out / "model.safetensors"), dict(tree_flatten(model.parameters())), {"format": "mlx"})
+    return out
+
+
 @pytest.mark.nightly
-def test_a_draft_model_that_is_too_large_is_refused_before_anything_is_made(cache: Path, polish: Path) -> None:
+def test_a_draft_model_that_cannot_help_is_refused_before_anything_is_made(
+    cache: Path, tmp_path: Path, other_draft: Path, polish: Path
+) -> None:
     asked = ("--language", "pl", "--pack", polish, "--seconds", 0.5, "--draft-model")
     assert "more than half of the" in error_of(run("setup", DRAFT_MODEL, *asked, TARGET))
+    (tmp_path / "bytes").mkdir()
+    alphabet = {char: place for place, char in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    backend = Backend(models.BPE(alphabet, []))
+    backend.pre_tokenizer, backend.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    backend.save(str(tmp_path / "bytes" / "tokenizer.json"))
+    (tmp_path / "bytes" / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    of_bytes = random_model(tmp_path / "of-bytes", tmp_path / "bytes", 256)
+    assert "longer tokens" in error_of(run("setup", TARGET, *asked, of_bytes))
     assert not [path for kind in ("*.dict", "doctor/*", "drafts/*") for path in cache.glob(kind)]
+
+    ids = len(json.loads((other_draft / "tokenizer.json").read_text())["model"]["vocab"])
+    ignorant = random_model(tmp_path / "ignorant", other_draft, ids + 64)
+    message = error_of(run("setup", TARGET, *asked, ignorant))
+    assert "its first guesses are right in " in message
+    assert not list(cache.glob("drafts/*")) and not list(cache.glob("*.align"))
 
 
 def test_a_pack_needs_no_text_and_a_draft_model_of_the_same_tokenizer_neither_text_nor_stages(
