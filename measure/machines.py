@@ -38,7 +38,8 @@ _LAYERS = 0.5, 1.0  # of what a layer of the demo model takes, which waits for i
 _SMALL_PASSES = 8
 _ROWS = 4  # of the passes by which forms of weights are compared
 _CHEAPER = 0.8  # times the present time of such a pass: more is not recommended
-APART = 0.04  # of a text's time on this machine; without it, two of four runs of benchmarks/predicted.py lay 1% outside
+# Of a text's time on this machine, which two equal texts are apart; and where other programs disturbed the measurement.
+APART, DISTURBED = 0.04, 0.08
 NO_COST = DraftCost(0.0, 0.0)  # of a draft model whose passes are counted, and whose time does not matter
 
 
@@ -116,7 +117,8 @@ def machine_here(model: Any, name: str) -> Machine:
     costs = _measured(model, name, shlex.quote(name))
     curve = PassCurve(costs.seconds, costs.plain, costs.final)
     costs, plain = replace(costs, model=name), costs.plain[min(costs.plain)]
-    return Machine(curve, _MEASURED, weight_bytes(model), APART, costs=costs, plain=plain)
+    noise = APART if costs.final else DISTURBED
+    return Machine(curve, _MEASURED, weight_bytes(model), noise, costs=costs, plain=plain)
 
 
 def machines_for(model: Any) -> list[Machine]:

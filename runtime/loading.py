@@ -1,11 +1,12 @@
 """Models, tokenizers and drafters from the names that a user gives."""
 
 import json
-import logging
 import os
 import shlex
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -164,7 +165,8 @@ def _in_folder(tokenizer: Any, say: Callable[[str], object] | None) -> list[Dict
         except TokenizerError:
             return []  # no dictionary can be for a tokenizer that spectool cannot open
         except (ArtifactError, OSError) as error:
-            logging.getLogger(__name__).warning("skipping a dictionary: %s", printable(str(error)))
+            warn = say or partial(warnings.warn, category=RuntimeWarning, stacklevel=4)
+            warn(f"warning: skipping a dictionary: {printable(str(error))}")
     if found and say is not None:
         names = ", ".join(dictionary.path.name for dictionary in found)
         say(f"drafting from {names} in {folder}, as for every model with this tokenizer; --no-dict turns this off")
@@ -205,7 +207,8 @@ def load_drafter(
             token that takes them there; a draft model ends after it, since its pass is spent. By default 0.05 for
             dictionary and history, whose proposals are also cut where more tokens cost more than they promise, and 0.4
             for a draft model.
-        say: Gets a line about what ``"auto"`` took. Damaged dictionaries that it leaves out are logged.
+        say: Gets a line about what ``"auto"`` took, and one about each damaged dictionary that is left out. Without it,
+            the latter are warnings.
 
     Returns:
         The drafters; None when there is nothing to draft from.
