@@ -26,6 +26,7 @@ from spectool.build.pruning.weights import open_weights
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.running import error_of, figures, run
+from spectool.tests.tiers import nightly
 from spectool.tokenization.opening import open_tokenizer
 
 DRAFT = demo_path("draft")
@@ -62,7 +63,7 @@ def make_model(
 
 
 @pytest.mark.parametrize(
-    ("tied", "quantised", "shards"), [(True, False, 1), (False, False, 3), (True, True, 1), (False, True, 2)]
+    ("tied", "quantised", "shards"), [(True, False, 1), (False, True, 2), *nightly((False, False, 3), (True, True, 1))]
 )
 def test_logits_are_those_of_the_kept_rows(tmp_path: Path, tied: bool, quantised: bool, shards: int) -> None:
     mx.random.seed(3)
@@ -86,7 +87,7 @@ def test_logits_are_those_of_the_kept_rows(tmp_path: Path, tied: bool, quantised
         assert mx.array_equal(weight, rows), name  # exactly, also where they are quantised
 
 
-@pytest.mark.parametrize(("bits", "tied"), [(32, False), (16, True), (8, False), (4, True)])
+@pytest.mark.parametrize(("bits", "tied"), [(32, False), (4, True), *nightly((16, True), (8, False))])
 def test_a_form_changes_the_weights_alone(tmp_path: Path, tied: bool, bits: int) -> None:
     mx.random.seed(5)
     folder, asked = make_model(tmp_path / "whole", tied, False, 2), ["--corpus", "sample:pl", "--ids", 700]

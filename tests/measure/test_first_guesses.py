@@ -69,13 +69,13 @@ def test_what_a_model_says_of_its_guesses_is_that_of_plain_passes(tmp_path: Path
     model, loaded = load_model(str(demo_path("draft")))
     tokenizer = open_tokenizer(loaded)
     said, right = list[float](), 0
-    for text in TEXTS[:2]:
+    for text in TEXTS[:1]:
         ids = tokenizer.encode(text)
         for at, token in enumerate(ids):
             row = mx.softmax(model(mx.array([[tokenizer.roles.bos, *ids[:at]]]))[0, -1].astype(mx.float32))
             said.append(float(row.max()))
             right += int(mx.argmax(row)) == token
-    found = guesses(model, tokenizer, [*TEXTS[:2], ""])
+    found = guesses(model, tokenizer, [TEXTS[0], ""])
     assert found["places"] == len(said) and found["said"] == pytest.approx(sum(said) / len(said), abs=1e-3)
     assert abs(found["right"] * len(said) - right) <= 1, "two equally probable tokens may change places"
     for say, expected in (

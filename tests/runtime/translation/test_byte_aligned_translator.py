@@ -4,7 +4,7 @@ import json
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate, chain, product
+from itertools import accumulate, chain
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,7 @@ from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator, FirstTokenRule
 from spectool.tests.runtime.translation.translation_twin import text_bytes
 from spectool.tests.runtime.translation.worlds import BUNDLED, QUICK, SENTENCES, World, endings, sample, state
+from spectool.tests.tiers import nightly
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
@@ -89,7 +90,7 @@ def test_names_and_roles_are_mapped_and_the_rest_is_left_out(world: Callable[[st
     assert translator.constraint().allows(here.draft.size + 1, False)
 
 
-@pytest.mark.parametrize(("swapped", "unigram"), list(product([False, True], repeat=2)))
+@pytest.mark.parametrize(("swapped", "unigram"), [(False, True), (True, False), *nightly((False, False), (True, True))])
 def test_a_space_at_the_very_beginning_and_after_no_special_token(
     swapped: bool, unigram: bool, sentence_piece: Backend, byte_level: Backend, tmp_path: Path
 ) -> None:
