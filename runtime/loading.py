@@ -254,8 +254,9 @@ def _from_model(
             return ModelDrafter(model, min_probability=min_probability)
         path = alignment_for(target, draft.matches)
         if path is None:
-            command = f"spectool align --draft {shlex.quote(draft.name)} --target {shlex.quote(target.name)}"
-            raise RuntimeUnsupported(f"{draft.name}: {mismatch} Or align the two: {command}")
+            name = draft.name if isinstance(draft_model, tuple) else str(draft_model)
+            command = f"spectool align --draft {shlex.quote(name)} --target {shlex.quote(target.name)}"
+            raise RuntimeUnsupported(f"{name}: {mismatch} Or align the two: {command}")
     from spectool.runtime.drafters.model_source import ModelSource
     from spectool.runtime.drafters.translated import TranslatedDrafter
     from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
