@@ -91,14 +91,14 @@ class Watch:
     @contextmanager
     def working(self, *expected: type[Exception]) -> Iterator[None]:
         """Work that the others do as well: they end if it fails here, but in an ``expected`` way, as it does there."""
-        with self.waiting():
-            try:
+        try:
+            with self.waiting():  # where MLX lost a connection, until it is known whose
                 yield
-            except expected:
-                raise
-            except BaseException as error:
-                self.end(error)
-                raise
+        except expected:
+            raise
+        except BaseException as error:
+            self.end(error)
+            raise
 
     def sleep(self) -> None:
         """Wait until rank 0 wakes this one."""
