@@ -21,7 +21,6 @@ from spectool.runtime.mlx_lm_compat import (
 )
 from spectool.runtime.per_model import once_per_model
 
-ALWAYS_TRIMMABLE = frozenset((KVCache, QuantizedKVCache))  # exactly these: any number of tokens can be cut off
 # What stands in for a cache without a window: with `max_kv_size`, or once it is quantised.
 _INSTEAD = (RotatingKVCache, QuantizedKVCache)
 
@@ -131,9 +130,6 @@ def trim(leaf: Any, count: int) -> None:
         RuntimeUnsupported: It gave up fewer tokens than asked, and cannot be used any more.
     """
     if count <= 0:
-        return
-    if type(leaf) in ALWAYS_TRIMMABLE and count <= leaf.offset:
-        leaf.offset -= count  # all that its own method does
         return
     if isinstance(leaf, windows.WINDOWS):
         windows.trim_window(leaf, count)

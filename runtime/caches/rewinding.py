@@ -19,9 +19,11 @@ from typing import Any, NamedTuple
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
-from spectool.runtime.caches.leaves import ALWAYS_TRIMMABLE, flatten, is_unused, trim
+from spectool.runtime.caches.leaves import flatten, is_unused, trim
 from spectool.runtime.groups.mirrored import Spread, mirrored
-from spectool.runtime.mlx_lm_compat import windows
+from spectool.runtime.mlx_lm_compat import KVCache, QuantizedKVCache, windows
+
+_ALWAYS_TRIMMABLE = (KVCache, QuantizedKVCache)  # exactly these classes: any number of tokens can be cut off
 
 
 class _Mark(NamedTuple):
@@ -128,7 +130,7 @@ class Checkpoints(Spread):
         if self._entries != self._cache:
             self._entries = list(self._cache)
             self._leaves = flatten(self._entries)
-            places = [place for place, leaf in enumerate(self._leaves) if type(leaf) not in ALWAYS_TRIMMABLE]
+            places = [place for place, leaf in enumerate(self._leaves) if type(leaf) not in _ALWAYS_TRIMMABLE]
             # Those that drop tokens, and others that may not be trimmable.
             self._windows = [place for place in places if isinstance(self._leaves[place], windows.WINDOWS)]
             self._others = [place for place in places if place not in self._windows]
@@ -151,7 +153,9 @@ class Checkpoints(Spread):
             if surpluses[place] and surpluses[place] > windows.trimmable(self._leaves[place]):
                 return False
         for leaf, surplus in zip(self._leaves, surpluses, strict=True):
-            if surplus:
+            if type(leaf) in _ALWAYS_TRIMMABLE:
+                leaf.offset -= surplus  # all that its own method does
+            elif surplus:
                 trim(leaf, surplus)
         self.length = length
         self._forget_beyond(length)
@@ -173,7 +177,7 @@ class Checkpoints(Spread):
 
 def trims_freely(cache: Sequence[Any]) -> bool:
     """Whether any number of tokens can be cut off ``cache`` at any time, so that it needs no marks."""
-    return all(type(leaf) in ALWAYS_TRIMMABLE for leaf in flatten(cache))
+    return all(type(leaf) in _ALWAYS_TRIMMABLE for leaf in flatten(cache))
 
 
 def _handle(value: Any) -> Any:
