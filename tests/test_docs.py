@@ -109,7 +109,10 @@ def run(lines: str, folder: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("page", HOW_TO.split())
 def test_the_commands_of_a_page_run_in_their_order(page: str, folder: Path) -> None:
-    """All but those that read from a person or from clients, and `setup` with Gemma, which have tests of their own."""
+    """All but those that read from a person or from clients, and `setup` with Gemma, which have tests of their own.
+
+    `setup` refuses what stands for Gemma here, because it knows no Polish.
+    """
     text = blocks(ROOT / f"{page}.md")
     for name, value in re.findall(r"^(\w+)=(\S+)$", text, re.MULTILINE):
         text = text.replace(f"${name}", value)
