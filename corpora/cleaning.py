@@ -10,7 +10,7 @@ from spectool import CorpusError
 from spectool.corpora.documents import LONGEST_LINE, ReadCounts, too_long
 from spectool.corpora.files import InputFile, opened
 
-_STRAY = 2, 100  # zero bytes of a line that are repaired: so many, and one in so many; UTF-16 without a mark has more
+_STRAY = 2, 100  # zero bytes in a line that are repaired: 2, and one more for each 100 bytes; UTF-16 has more
 _LINES_A_STEP = 1000  # between two steps of a progress bar
 # Tab and line feed are text. A carriage return that is left here had no line feed after it.
 _UNWANTED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff\ud800-\udfff]")

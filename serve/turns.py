@@ -33,7 +33,7 @@ def conversation_of(request: ChatRequest, tokenizer: Any, usual: Mapping[str, An
             continue
         hidden = hidden_in(tokenizer, messages, variables)
         beside = {(at, field) for at, field in hidden if field == "content" and "tool_calls" in messages[at]}
-        if hidden == beside:  # what is said beside calls, as Llama 3's template does not show it
+        if hidden == beside:  # Llama 3's template does not show text next to calls
             request.without_effect.update(["messages.content"] * bool(beside))
             return messages, variables, text
         roles = ", ".join(sorted({str(messages[at]["role"]) for at, _ in hidden - beside}))

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 class MarkedText:
     """A text that is taken apart at markers, holding back what may be the beginning of one.
 
-    `_take_apart` reads what is ``_held``, and yields wherever it needs more; ``_last`` says that there will be none.
+    `_take_apart` consumes ``_held`` and yields where it needs more text. After ``_last`` is set, no more will come.
     """
 
     def __init__(self) -> None:

@@ -95,7 +95,7 @@ def as_json(content: Any) -> str:
 
 
 def counts(answers: Sequence[Answer]) -> tuple[int, int, int]:
-    """Tokens of the prompts, of the answers, and of the prompts that were cached, which is told if there are keys.
+    """The numbers of prompt tokens, of answer tokens, and of prompt tokens that were cached; the last is 0 without keys.
 
     Without keys, all clients share the prompt caches, and the count would tell one of them what another has asked.
     """

@@ -102,7 +102,7 @@ class ChatWriter(CompletionWriter):
 
 
 def _said(answer: Delta) -> dict[str, Any]:
-    """What an answer has beside its text; vLLM's name of reasoning and DeepSeek's, as clients know one or the other."""
+    """What an answer has besides its text. Reasoning has two names, vLLM's and DeepSeek's: clients know only one."""
     thought = dict.fromkeys(("reasoning", "reasoning_content"), answer.reasoning) if answer.reasoning else {}
     return {**thought, "tool_calls": [called(*call) for call in answer.calls]} if answer.calls else thought
 

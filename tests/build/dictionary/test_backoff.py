@@ -71,7 +71,7 @@ def test_every_entry_says_something_its_longest_kept_suffix_does_not(
 
 
 def number_within(candidates: CandidateEntries, most: int) -> int:
-    """How many entries are chosen if so many are allowed."""
+    """The number of entries that are chosen under a limit."""
 
     def make(reach: float) -> tuple[int, int]:
         number = number_of(candidates.entries_gaining(1 / reach))
