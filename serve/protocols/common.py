@@ -95,7 +95,7 @@ def as_json(content: Any) -> str:
 
 
 def counts(answers: Sequence[Answer]) -> tuple[int, int, int]:
-    """The numbers of prompt tokens, of answer tokens, and of prompt tokens that were cached; the last is 0 without keys.
+    """Numbers of prompt tokens, of answer tokens, and of prompt tokens that were cached; the last is 0 without keys.
 
     Without keys, all clients share the prompt caches, and the count would tell one of them what another has asked.
     """
