@@ -84,7 +84,7 @@ def example_dictionary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@hostile.numbers(12, 120)
+@hostile.numbers(5, 50)
 def test_dictionaries(example_dictionary: Path, tmp_path: Path, number: int) -> None:
     hostile.assert_harmless(dictionary, example_dictionary, number, tmp_path, (changed_numbers,))
 
@@ -170,7 +170,7 @@ def example_alignment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "x.align"
 
 
-@hostile.numbers(12, 200)
+@hostile.numbers(5, 200)
 def test_alignments(example_alignment: Path, tmp_path: Path, number: int) -> None:
     hostile.assert_harmless(alignment, example_alignment, number, tmp_path, (numbers,))
 
@@ -207,7 +207,7 @@ def example(folder: Path) -> Path:
     return folder / "x.pack"
 
 
-@hostile.numbers(12, 400)
+@hostile.numbers(5, 400)
 def test_packs(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, number: int) -> None:
     folder = tmp_path_factory.mktemp("hostile")
     hostile.assert_harmless(pack, example(folder), number, tmp_path, (decompressed,))

@@ -17,6 +17,7 @@ from spectool.runtime.demo_models import demo_path
 from spectool.tests.running import OTHER, TOKENIZER, process, run
 
 
+@pytest.mark.nightly
 def test_json_of_each_command(work: Path) -> None:
     inspected = json.loads(run("inspect", work / "uk.dict", "--json", "--lookup", "комп").stdout)
     assert inspected["format"] == "spectool-dictionary"

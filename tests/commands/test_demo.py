@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from spectool.commands.demo import _BEGIN, _HEADING, _PARAGRAPH, corrected
 from spectool.corpora import sample_path
 from spectool.runtime.demo_models import demo_path
@@ -21,6 +23,7 @@ def test_the_text_is_corrected_in_a_third_of_the_passes() -> None:
     assert drafting.passes * 3 < drafting.tokens
 
 
+@pytest.mark.nightly
 def test_the_command_says_what_was_saved() -> None:
     said = run("demo").stdout
     assert re.search(

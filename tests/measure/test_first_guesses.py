@@ -65,6 +65,7 @@ def test_guesses_are_those_of_plain_passes() -> None:
     assert sum(right) >= sum(guess == token for guess, token in zip(alone, ids, strict=True)) > 0
 
 
+@pytest.mark.nightly
 def test_what_a_model_says_of_its_guesses_is_that_of_plain_passes(tmp_path: Path) -> None:
     model, loaded = load_model(str(demo_path("draft")))
     tokenizer = open_tokenizer(loaded)

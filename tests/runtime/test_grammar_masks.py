@@ -91,6 +91,7 @@ def test_masks_of_real_tokenizers(name: str, shared: Path) -> None:
     assert regex.fullmatch(pattern, written.decode())
 
 
+@pytest.mark.nightly
 def test_drafts_leave_no_trace_and_have_the_masks_of_committed_text() -> None:
     seed = random.randrange(2**32)
     print("seed", seed)

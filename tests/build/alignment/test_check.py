@@ -23,6 +23,7 @@ from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.tests.running import figures
+from spectool.tests.tiers import nightly
 from spectool.tokenization.incremental import by_ids
 from spectool.tokenization.incremental.by_ids import IncrementalBPE, encoder_of
 from spectool.tokenization.incremental.by_text import TailReencoder
@@ -77,7 +78,7 @@ def test_tables_and_text_equal_the_tokenizer(bundled: Tokenizer, other_bundled: 
                 assert found.places > 10_000
 
 
-@pytest.mark.parametrize("wrong", ["join", "borders", "floor", "error"])
+@pytest.mark.parametrize("wrong", ["borders", *nightly("join", "floor", "error")])
 def test_every_kind_of_fault_is_found(
     wrong: str, bundled: Tokenizer, other_bundled: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def test_wrong_merges_are_noticed(
     assert replay(other_bundled, bundled, encoder, texts).different_tokens > 0
 
 
+@pytest.mark.nightly
 def test_absorption_equals_a_count_on_whole_texts(
     bundled: Tokenizer, other_bundled: Tokenizer, into_bundled: IncrementalBPE, texts: list[str]
 ) -> None:

@@ -102,6 +102,7 @@ def test_probabilities_after_a_context_never_exceed_one(counted: tuple[Counts, l
         assert total.max() <= 1 + 1e-5
 
 
+@pytest.mark.nightly
 def test_conditional_followers_equal_counting_place_by_place(counted: tuple[Counts, list[list[int]]]) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")

@@ -17,7 +17,6 @@ from spectool.build.packs.stage import build_pack, count_and_build
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.build.counting_twin import spelled, token_windows
-from spectool.tests.tiers import nightly
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -51,7 +50,8 @@ def assert_same_windows(tokenizer: Tokenizer, folder: Path) -> None:
         assert np.mean(near) > 0.95
 
 
-@pytest.mark.parametrize("name", ["target", *nightly("other")])
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["target", "other"])
 def test_windows_of_the_demo(name: Literal["target", "other"], tmp_path: Path) -> None:
     assert_same_windows(open_tokenizer(demo_path(name) / "tokenizer.json"), tmp_path)
 

@@ -47,6 +47,7 @@ def test_a_draft_model_on_a_chip(replaying: list[object]) -> None:
     assert "give it with --size" in error_of(run(*replaying, "--draft-model", DRAFT, "--on", "M3 Max"))
 
 
+@pytest.mark.nightly
 def test_a_draft_model_here(replaying: list[object], cache: Path) -> None:
     here = [*replaying, "--here", "--draft-model", DRAFT, "--max-tokens", 40]
     assert "--model M" in run("--here").stderr

@@ -20,7 +20,6 @@ from spectool.runtime.policy.curve import PassCurve
 from spectool.runtime.policy.policy import Policy
 from spectool.runtime.policy.record import DraftCost
 from spectool.tests.measure.predict.predicting import TARGET
-from spectool.tests.tiers import nightly
 from spectool.tokenization.opening import open_tokenizer
 
 CURVES = {"flat": {1: 1.0, 16: 1.2}, "steep": {1: 1.0, 2: 1.2, 4: 1.5, 8: 2.7}}
@@ -53,8 +52,9 @@ def models(kind: str, pair: tuple[Path, Path], least: float) -> DrafterSet:
     return found
 
 
-@pytest.mark.parametrize("kind", ["another", *nightly("same tokenizer")])
-@pytest.mark.parametrize("least", [0.4, *nightly(0.0)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["another", "same tokenizer"])
+@pytest.mark.parametrize("least", [0.4, 0.0])
 def test_a_recorded_model_takes_what_the_model_takes(
     kind: str, least: float, pair: tuple[Path, Path], texts: list[Text]
 ) -> None:

@@ -77,7 +77,8 @@ def test_a_seed_gives_the_same_text_alone_and_among_others(loaded: Any, count: i
     assert written(PROMPTS, [1, 2, 3, 4]) == alone
 
 
-@pytest.mark.parametrize("drafting", ["model", *nightly("", "look-ups")])
+@pytest.mark.nightly
+@pytest.mark.parametrize("drafting", ["model", "", "look-ups"])
 def test_every_text_follows_the_grammar_by_itself(loaded: Any, drafting: str) -> None:
     model, tokenizer = loaded
     schema = {

@@ -102,11 +102,12 @@ def check_loop(model: Any, drafter: Drafter, kind: str, runs: int, opaque: bool 
     return total.acceptance_rate
 
 
-@pytest.mark.parametrize("drafter", ["model", "overflowing model", *nightly("guesses", "hesitant model")])
+@pytest.mark.parametrize("drafter", ["model", *nightly("overflowing model", "guesses", "hesitant model")])
 def test_the_loop_keeps_the_distribution(model: Any, noisy: Any, drafter: str) -> None:
     assert check_loop(model, drafter_of(drafter, noisy), "processors", RUNS) > 0.05
 
 
+@pytest.mark.nightly
 def test_the_loop_keeps_it_with_any_sampler(model: Any, noisy: Any) -> None:
     check_loop(model, drafter_of("model", noisy), "top-p, xtc", RUNS, opaque=True)
 

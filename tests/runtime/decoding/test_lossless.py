@@ -98,7 +98,7 @@ def check_all(kind: str, bits: int | None, number: int, count: int, names: Seque
     assert sum(ties.values()) <= 0.02 * number * len(names)
 
 
-@pytest.mark.parametrize("bits", [None, 8])
+@pytest.mark.parametrize("bits", [None, *nightly(8)])
 def test_every_drafter_equals_plain_decoding(bits: int | None) -> None:
     check_all("llama", bits, 4, 32, list(DRAFTERS))
 
@@ -139,7 +139,8 @@ def test_the_draft_length_changes_nothing() -> None:
         check_all("llama", None, 3, 24, ["spoilt oracle", "noisy model"], num_draft_tokens=length)
 
 
-@pytest.mark.parametrize("kind", ["gemma3_text", *nightly("ministral3")])
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", ["gemma3_text", "ministral3"])
 def test_windows_wrap_in_the_middle_of_drafts_and_go_on(kind: str) -> None:
     model = tiny_model(kind)
     noisy = perturbed(model, kind=kind, noise=0.01)
