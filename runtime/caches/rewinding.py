@@ -170,6 +170,8 @@ class Checkpoints(Spread):
         for place, (leaf, origin) in enumerate(zip(self._leaves, self._origin, strict=True)):
             if place in mark.saved:
                 vars(leaf).update(_handles(mark.saved[place]))
+            elif type(leaf) in _ALWAYS_TRIMMABLE:
+                leaf.offset = min(leaf.offset, origin + mark.length)  # 0 where a layer never uses it
             else:
                 trim(leaf, leaf.offset - origin - mark.length)
         self.length = mark.length
@@ -185,8 +187,14 @@ def _handle(value: Any) -> Any:
     kind = type(value)
     if kind is mx.array:
         return value[...]
-    return kind([_handle(part) for part in value]) if kind is list or kind is tuple else value
+    if kind is list:
+        return [part[...] if type(part) is mx.array else _handle(part) for part in value]
+    return tuple(map(_handle, value)) if kind is tuple else value
 
 
 def _handles(attributes: dict[str, Any]) -> dict[str, Any]:
-    return {name: _handle(value) for name, value in attributes.items()}
+    found = attributes.copy()
+    for name, value in attributes.items():
+        if value is not None:
+            found[name] = _handle(value)
+    return found
