@@ -49,7 +49,7 @@ class Checkpoints(Spread):
         self._cache = cache
         self._keep = keep
         positions = [getattr(leaf, "offset", None) for leaf in flatten(cache)]  # which some do not count
-        self._origin = [at - length if isinstance(at, int) else None for at in positions]
+        self._origin: list[Any] = [at - length if isinstance(at, int) else None for at in positions]
         self._marks: list[_Mark] = [] if original is None else list(original._marks)
         self._entries: list[Any] | None = None
         self._look_up()
