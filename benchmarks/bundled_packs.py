@@ -278,7 +278,7 @@ def page(languages: Iterable[str]) -> str:
 @click.option("--held-out", multiple=True, help="Text whose documents are left out, as for build-dict.")
 def main(languages: tuple[str, ...], clones: Path, held_out: tuple[str, ...]) -> None:
     """Build the packs of the languages, all by default."""
-    lines = {line.strip() for spec in held_out for document in open_corpus(spec) for line in document.text.split("\n")}
+    lines = {line.strip() for spec in held_out for document in open_corpus(spec) for line in document.split("\n")}
     lines = {line for line in lines if len(line) >= _SHARED}
     for language in languages or SOURCES:
         folder = ROOT / ".scratch" / "packs" / language

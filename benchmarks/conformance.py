@@ -101,7 +101,7 @@ def documents(seed: int) -> list[str]:
     rng = random.Random(seed)
     found = [text for _, text in json.loads((SHARED / "tokenizers" / "test_strings.json").read_text()) if text]
     for language in ("pl", "uk", "crh"):
-        found += [document.text for document in islice(real_corpus(language, "valid"), 400)]
+        found += islice(real_corpus(language, "valid"), 400)
     for pattern in ("*.py", "*.md", "*.jsonl"):
         files = sorted(path for path in _ROOT.rglob(pattern) if not path.name.startswith("."))
         texts = [path.read_text(encoding="utf-8") for path in files]

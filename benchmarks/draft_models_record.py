@@ -184,7 +184,7 @@ def texts_of(source: str) -> Iterator[tuple[str, str]]:
     """What stands before each text of a source, and the text."""
     language, kind = source.split(".")
     if kind == "people":
-        documents = [each.text for each in real_corpus(language, "valid") if len(each.text) >= _PROMPT + _OUTPUT]
+        documents = [each for each in real_corpus(language, "valid") if len(each) >= _PROMPT + _OUTPUT]
         for text in documents[:: max(1, len(documents) // TEXTS)][:TEXTS]:
             yield text[:_PROMPT], text[_PROMPT : _PROMPT + _OUTPUT]
         return

@@ -99,7 +99,7 @@ def outside(places: Sequence[tuple[Any, str]]) -> Iterator[list[float]]:
 def main(cycles: int, lengths: tuple[str, ...]) -> None:
     """Measure every kind of cache; print and save."""
     tokenizer, corpus = open_tokenizer(demo_path("target") / "tokenizer.json"), open_corpus("sample:pl")
-    text = [token for document in corpus for token in tokenizer.encode(document.text)]
+    text = [token for document in corpus for token in tokenizer.encode(document)]
     with tempfile.TemporaryDirectory() as scratch:
         dictionary, choice = Path(scratch) / "pl.dict", BackoffOptions(min_count=1)
         count_and_build(tokenizer, open_corpus("sample:pl"), dictionary, choice, lambda step: None)

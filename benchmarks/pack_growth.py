@@ -38,7 +38,7 @@ def lines() -> Iterator[str]:
     for repeat in count():
         for language in ("pl", "uk", "crh"):
             for document in real_corpus(language, "train"):
-                yield changed(document.text, repeat) + "\n"
+                yield changed(document, repeat) + "\n"
 
 
 @click.command()

@@ -50,8 +50,8 @@ def beginning(language: str, most: int) -> Path:
         size = 0
         with out.open("w", encoding="utf-8") as stream:
             for document in real_corpus(language, "train"):
-                stream.write(document.text + "\n")
-                size += len(document.text.encode()) + 1
+                stream.write(document + "\n")
+                size += len(document.encode()) + 1
                 if size >= most:
                     break
     return out
@@ -127,7 +127,7 @@ def main(
             documents, prompts = [each.output for each in written], [each.prompt for each in written]
         else:
             source = open_corpus(held_out) if held_out else real_corpus(language, "valid")
-            documents = encode_text(tokenizer, (document.text for document in islice(source, 100_000)), tokens)
+            documents = encode_text(tokenizer, islice(source, 100_000), tokens)
         paths = {"direct": FOLDER / f"{name}.{language}.{size}.dict"}
         paths |= {kind: FOLDER / f"{name}.{pack.path.name}.dict" for kind, pack in packs.items()}
         rows: dict[str, Any] = {}

@@ -44,8 +44,8 @@ def beginning(path: str, most: int, out: Path) -> Corpus:
     size = 0
     with out.open("w", encoding="utf-8") as file:
         for document in open_corpus(path):
-            file.write(json.dumps({"text": document.text}) + "\n")
-            size += len(document.text.encode())
+            file.write(json.dumps({"text": document}) + "\n")
+            size += len(document.encode())
             if size >= most:
                 break
     return open_corpus(str(out))
@@ -101,8 +101,8 @@ def main(draft: str, target: str, train: list[tuple[str, str]], texts: list[tupl
                     continue
                 documents, size = list[str](), 0
                 for document in open_corpus(path):
-                    if size < tokens and len(document.text) >= _SHORTEST:
-                        documents.append(document.text[:_LONGEST])
+                    if size < tokens and len(document) >= _SHORTEST:
+                        documents.append(document[:_LONGEST])
                         size += len(verifier.encode(documents[-1]))
                 right = list(right_guesses(model, small, verifier, documents))
                 speeds.setdefault((language, path), {})[kind] = tokens_per_pass(right, _DRAFTS)

@@ -31,7 +31,7 @@ def real_corpus(language: str, part: str) -> Corpus:
 
 def encoded(tokenizer: Tokenizer, corpus: Corpus, tokens: int) -> Iterator[list[int]]:
     """Ids of whole documents from the beginning of a corpus, until there are ``tokens`` ids."""
-    texts = (document.text for document in corpus)
+    texts = iter(corpus)
     while tokens > 0 and (batch := list(islice(texts, _BATCH))):
         for ids in tokenizer.encode_batch(batch):
             yield ids
@@ -55,7 +55,7 @@ def dictionary_of(model: str, language: str, *options: object) -> Path:
 
 def dictspec_of(model: str, language: str) -> PhraseTable:
     """The compact dictionary of the DictSpec paper (section 4.5) for the same tokenizer and text."""
-    words = WordNgrams(document.text for document in open_corpus(str(_corpus(language)[1])))
+    words = WordNgrams(open_corpus(str(_corpus(language)[1])))
     return dictspec_table(open_tokenizer(tokenizer_of(model)), words, DictSpecOptions(min_probability=0.8))
 
 

@@ -38,7 +38,7 @@ def main(model: str, draft_model: str | None, tokens: int, turns: int, before: P
     tokenizer, said, count = open_tokenizer(path), list[str](), tokens // turns
     text = ""
     for document in open_corpus(str(SHARED / "corpora" / "pl.valid.txt.zst")):
-        text += f"{document.text}\n"
+        text += f"{document}\n"
         if len(text) > 4 * count and len(ids := tokenizer.encode(text)) >= count:
             said.append(b"".join(tokenizer.token_bytes[token] for token in ids[:count]).decode(errors="ignore"))
             text = ""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Any
 
-from spectool.corpora import Corpus, Document
+from spectool.corpora import Corpus
 from spectool.tokenization.tokenizer import Tokenizer
 
 Progress = Callable[[str], None]
@@ -15,7 +15,7 @@ Progress = Callable[[str], None]
 _BATCH_CHARACTERS = 1 << 20  # encoded at once, unless a text is longer: results take some 100 bytes a token
 
 
-def with_progress(corpus: Corpus) -> Iterator[Document]:
+def with_progress(corpus: Corpus) -> Iterator[str]:
     """Yield the documents of a corpus under a progress bar; silent if stderr is not a terminal."""
     from tqdm import tqdm
 

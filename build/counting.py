@@ -61,7 +61,6 @@ def count_windows(
         CorpusError: The text cannot be read.
         SpectoolError: The text does not fit into memory.
     """
-    _require_memory(corpus, corpus.text_bytes // _BYTES_A_TOKEN, "about ")
     progress("splitting into tokens")
     return count_symbols(_symbols(corpus, texts, tokenizer), tokenizer.size, orders, min_count, progress)
 
@@ -111,7 +110,7 @@ def _symbols(corpus: Corpus, texts: Iterable[str], tokenizer: Tokenizer) -> NDAr
     for _, found in encoded(tokenizer, texts):
         ids.extend(found)
         ids.append(tokenizer.size)
-        _require_memory(corpus, len(ids), "more than ")
+        _require_memory(corpus, len(ids))
     symbol_of = np.arange(1, tokenizer.size + 2, dtype=np.int32)
     symbol_of[[*tokenizer.specials, tokenizer.size]] = BREAK
     return symbol_of[np.frombuffer(ids, np.int32)]
@@ -134,13 +133,13 @@ def _longer(
     return Level(prefix.astype(np.int32), symbol.astype(np.int32), counts[kept]), found
 
 
-def _require_memory(corpus: Corpus, tokens: int, about: str) -> None:
+def _require_memory(corpus: Corpus, tokens: int) -> None:
     needed, there = tokens * _TOKEN_BYTES, memory_for_counting()
     if needed > there:
         room = there // _TOKEN_BYTES * _BYTES_A_TOKEN
         raise SpectoolError(
-            f"{corpus.spec}: counting this text needs {about}{needed / 1e9:,.1f} GB; spectool uses at most half of the "
-            f"memory, {there / 1e9:,.1f} GB, which is enough for {room / 1e6:,.0f} MB of text. "
+            f"{corpus.spec}: counting this text needs more than {needed / 1e9:,.1f} GB; spectool uses at most half of "
+            f"the memory, {there / 1e9:,.1f} GB, which is enough for {room / 1e6:,.0f} MB of text. "
             "Build a dictionary of each part of it, and give all of them: --dict A --dict B"
         )
 

@@ -3,13 +3,16 @@
 import codecs
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import count
 
 from spectool import CorpusError
-from spectool.corpora.documents import LONGEST_LINE, ReadCounts, too_long
 from spectool.corpora.files import InputFile, opened
 
+LONGEST_LINE = 16 * 2**20
+"""Maximum bytes of a line, and characters of a value of a table: a document is held in memory several times."""
 _STRAY = 2, 100  # zero bytes in a line that are repaired: 2, and one more for each 100 bytes; UTF-16 has more
 _LINES_A_STEP = 1000  # between two steps of a progress bar
 # Tab and line feed are text. A carriage return that is left here had no line feed after it.
@@ -20,8 +23,20 @@ _ACCENTS_AT_ONCE = 200  # combining marks: more on one letter are not text, and 
 _ACCENTS = re.compile(rf"[^\w\s]{{{_ACCENTS_AT_ONCE + 1},}}")  # long enough for them, if they are no punctuation
 
 
-def text_lines(file: InputFile, counts: ReadCounts) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file with their numbers (from 1), decoded but not yet clean.
+@dataclass(slots=True)
+class ReadCounts:
+    """What one iteration over a corpus has read so far. Mutable: the readers add to it."""
+
+    documents: int = 0  # documents yielded
+    characters: int = 0  # code points in their texts
+    bytes_read: int = 0  # on disk, compressed where the file is
+    # What had to be changed or left out, by kind: ``control_characters`` in characters, ``not_nfc`` in documents,
+    # ``null`` in rows without a text, ``cut_documents`` in places where a document was too long.
+    repaired: Counter[str] = field(default_factory=Counter)
+
+
+def text_lines(file: InputFile, counts: ReadCounts) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a file with their places, such as ``text.txt:1``, decoded but not yet clean.
 
     Line ends are removed, and so are byte order marks where a line begins, because files may have been joined.
     ``counts.bytes_read`` follows the position on disk.
@@ -29,7 +44,7 @@ def text_lines(file: InputFile, counts: ReadCounts) -> Iterator[tuple[int, str]]
     Raises:
         CorpusError: Bytes that are not UTF-8, a line above `LONGEST_LINE`, or an archive that is damaged or breaks off.
     """
-    path, before = str(file.path), counts.bytes_read
+    before = counts.bytes_read
     with opened(file) as (on_disk, content):
         for number in count(1):
             raw = content.readline(LONGEST_LINE + 1)
@@ -37,7 +52,7 @@ def text_lines(file: InputFile, counts: ReadCounts) -> Iterator[tuple[int, str]]
                 counts.bytes_read = before + on_disk.tell()
             if not raw:
                 break
-            place = f"{path}:{number}"
+            place = f"{file.path}:{number}"
             if len(raw) > LONGEST_LINE:
                 raise too_long(place)
             try:
@@ -48,8 +63,16 @@ def text_lines(file: InputFile, counts: ReadCounts) -> Iterator[tuple[int, str]]
                 raise _not_text(place, f"the bytes {found}", encoding) from error
             if raw.count(0) > _STRAY[0] + len(raw) // _STRAY[1]:
                 raise _not_text(place, "zero bytes", "UTF-16LE")
-            yield number, line.removesuffix("\n").removesuffix("\r")
+            yield place, line.removesuffix("\n").removesuffix("\r")
     counts.bytes_read = before + file.size
+
+
+def too_long(place: str) -> CorpusError:
+    """The error for a line or value above `LONGEST_LINE`."""
+    return CorpusError(
+        f"{place}: expected at most {LONGEST_LINE >> 20} MiB in one line or text, got more. Put each "
+        "document on a line of its own, or break long lines at spaces: fold -s -w 100000 FILE > NEW"
+    )
 
 
 def _not_text(place: str, found: str, encoding: str) -> CorpusError:

@@ -21,7 +21,6 @@ SUFFIXES = (".txt", ".md", *TABLES)
 """Files with another suffix are plain text if they are named, and are skipped in a folder."""
 
 _CHUNK = 1 << 20  # bytes
-_COMPRESSION = 4  # bytes of text in one of a compressed file, about
 _NOT_READ = {  # what to do instead
     ".json": "Write one object per line: jq -c '.[]' FILE > NEW.jsonl",
     **dict.fromkeys((".csv", ".tsv"), "Write each row as a JSON object on a line of its own, into a .jsonl file"),
@@ -36,7 +35,7 @@ class InputFile:
     """One local file of a corpus."""
 
     path: Path  # as the user named it
-    name: str  # in document ids and manifests: relative to the folder that was opened, as `escaped_name` writes it
+    name: str  # in manifests: relative to the folder that was opened, as `escaped_name` writes it
     suffix: str  # of its format, in lower case
     compression: str  # suffix of a compressed file, or ``""``
     size: int  # bytes on disk when the corpus was opened
@@ -50,11 +49,6 @@ class InputFile:
                 f"{path}: expected plain text or {', '.join(SUFFIXES)}, got a {suffix} file. {_NOT_READ[suffix]}"
             )
         return cls(path, name, suffix, compression, path.stat().st_size)
-
-    @property
-    def text_bytes(self) -> int:
-        """Bytes of the text in it, about; 0 for a table, most of which may be other columns."""
-        return 0 if self.suffix in TABLES else self.size * (_COMPRESSION if self.compression else 1)
 
     def described(self) -> dict[str, Any]:
         """What a manifest says of it: name, size on disk, and SHA-256 of the bytes on disk."""

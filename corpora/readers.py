@@ -10,32 +10,29 @@ from itertools import chain
 from typing import Any
 
 from spectool import CorpusError, require_extra
-from spectool.corpora.cleaning import clean, text_lines
-from spectool.corpora.documents import LONGEST_DOCUMENT, LONGEST_LINE, Document, ReadCounts, too_long
+from spectool.corpora.cleaning import LONGEST_LINE, ReadCounts, clean, text_lines, too_long
 from spectool.corpora.files import TABLES, InputFile, opened, opened_on_disk
 
+LONGEST_DOCUMENT = 2**20  # characters at which lines of plain text are no longer joined to one document
 _BEGINNING = 1 << 16  # bytes of a file that tell whether blank lines divide it
 _LINES_A_DOCUMENT = 100  # on average at most, if they do
 _ROWS_AT_ONCE = 64  # of a Parquet file
 _BUFFER = 1 << 20  # bytes
 
 
-def read_file(file: InputFile, field: str, counts: ReadCounts) -> Iterator[Document]:
+def read_file(file: InputFile, field: str, counts: ReadCounts) -> Iterator[str]:
     """Yield the documents of a file in their order; of a table, the text is in the column ``field``."""
     if file.suffix == ".parquet":
-        return _documents(file, _parquet_values(file, field, counts), ", row ", field, counts)
+        return _documents(_parquet_values(file, field, counts), field, counts)
     lines = text_lines(file, counts)
     if file.suffix in TABLES:
-        return _documents(file, _json_values(file, lines, field), ":", field, counts)
+        return _documents(_json_values(lines, field), field, counts)
     return _plain_text(file, lines, counts)
 
 
-def _documents(
-    file: InputFile, values: Iterable[tuple[int, Any]], row: str, field: str, counts: ReadCounts
-) -> Iterator[Document]:
-    """Yield the documents in a column of a table, given by number, and count rows without a text."""
-    for number, text in values:
-        place = f"{file.path}{row}{number}"
+def _documents(values: Iterable[tuple[str, Any]], field: str, counts: ReadCounts) -> Iterator[str]:
+    """Yield the documents in a column of a table, given by place, and count rows without a text."""
+    for place, text in values:
         if text is not None and not isinstance(text, str):
             raise CorpusError(
                 f"{place}: expected text in column {field!r}, got {type(text).__name__}. Name another column: "
@@ -45,7 +42,7 @@ def _documents(
             raise too_long(place)
         text = clean(text or "", place, counts)
         if text and not text.isspace():
-            yield Document(f"{file.name}:{number}", text)
+            yield text
         else:
             counts.repaired["null"] += 1
 
@@ -58,8 +55,8 @@ def _require_column(place: str, field: str, found: Iterable[str]) -> None:
         )
 
 
-def _parquet_values(file: InputFile, field: str, counts: ReadCounts) -> Iterator[tuple[int, Any]]:
-    """Yield number (from 1) and value of every row."""
+def _parquet_values(file: InputFile, field: str, counts: ReadCounts) -> Iterator[tuple[str, Any]]:
+    """Yield place and value of every row."""
     require_extra("parquet", str(file.path))
     import pyarrow
     from pyarrow import parquet
@@ -72,7 +69,7 @@ def _parquet_values(file: InputFile, field: str, counts: ReadCounts) -> Iterator
                 for batch in table.iter_batches(_ROWS_AT_ONCE, columns=[field]):
                     for value in batch.column(field):
                         row += 1
-                        yield row, value.as_py()
+                        yield f"{place}, row {row}", value.as_py()
                     counts.bytes_read = before + file.size * row // table.metadata.num_rows
                 counts.bytes_read = before + file.size
         except (pyarrow.ArrowException, OSError, ValueError, LookupError, TypeError, ArithmeticError) as error:
@@ -84,8 +81,8 @@ def _parquet_values(file: InputFile, field: str, counts: ReadCounts) -> Iterator
             ) from error
 
 
-def _json_values(file: InputFile, lines: Iterable[tuple[int, str]], field: str) -> Iterator[tuple[int, Any]]:
-    for number, line in lines:
+def _json_values(lines: Iterable[tuple[str, str]], field: str) -> Iterator[tuple[str, Any]]:
+    for place, line in lines:
         if line and not line.isspace():
             try:
                 row = json.loads(line)
@@ -93,28 +90,26 @@ def _json_values(file: InputFile, lines: Iterable[tuple[int, str]], field: str) 
             except (ValueError, RecursionError) as error:
                 row, found = None, f"{line[:40]!r} ({str(error)[:100]})"
             if not isinstance(row, dict):
-                raise CorpusError(f"{file.path}:{number}: expected one JSON object per line, got {found}. Correct it")
-            _require_column(f"{file.path}:{number}", field, row)
-            yield number, row[field]
+                raise CorpusError(f"{place}: expected one JSON object per line, got {found}. Correct it")
+            _require_column(place, field, row)
+            yield place, row[field]
 
 
-def _plain_text(file: InputFile, lines: Iterable[tuple[int, str]], counts: ReadCounts) -> Iterator[Document]:
+def _plain_text(file: InputFile, lines: Iterable[tuple[str, str]], counts: ReadCounts) -> Iterator[str]:
     """The documents of plain text: a Markdown file, what is between blank lines, or else each line."""
     whole = file.suffix == ".md"
     divided = whole or _is_divided(file)
-    path, document = str(file.path), list[str]()
-    begin = size = 0
-    for number, line in chain(lines, [(0, "")]):
-        text = clean(line, f"{path}:{number}", counts)
+    document, size = list[str](), 0
+    for place, line in chain(lines, [("", "")]):  # the last one ends the document
+        text = clean(line, place, counts)
         blank = not text.strip()
-        ends = not number or (not whole and (blank or not divided))
+        ends = not place or (not whole and (blank or not divided))
         if document and (ends or size + len(text) > LONGEST_DOCUMENT):
-            yield Document(f"{file.name}:{begin}", "\n".join(document).rstrip("\n"))
+            yield "\n".join(document).rstrip("\n")
             document, size = [], 0
             if not ends:
                 counts.repaired["cut_documents"] += 1
         if document or not blank:
-            begin = begin if document else number
             document.append(text)
             size += len(text) + 1
 

@@ -2,16 +2,15 @@
 
 import os
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from spectool import CorpusError, escaped_name
-from spectool.corpora.documents import Document, ReadCounts
+from spectool.corpora.cleaning import ReadCounts
 from spectool.corpora.files import TABLES, input_files
 from spectool.corpora.readers import read_file
 
-_SAMPLES = Path(str(files("spectool.corpora"))) / "samples"
+_SAMPLES = Path(__file__).with_name("samples")
 
 
 class Corpus:
@@ -22,7 +21,6 @@ class Corpus:
         counts: Those of the latest iteration, also while it runs.
         files: The files that are read.
         total_bytes: Bytes on disk of all files, for progress bars.
-        text_bytes: Bytes of text in the files, about; those of tables are not known, and left out.
         left_out: Files of a folder that are not read, with their numbers, by suffix, or by name where there is none.
     """
 
@@ -37,16 +35,15 @@ class Corpus:
                 f"Leave out #{column}, or name a .jsonl or .parquet file"
             )
         self.total_bytes = sum(file.size for file in self.files)
-        self.text_bytes = sum(file.text_bytes for file in self.files)
         self._column = column or "text"
 
-    def __iter__(self) -> Iterator[Document]:
-        """Yield the documents; a source without any is an error."""
+    def __iter__(self) -> Iterator[str]:
+        """Yield the texts of the documents, as `clean` leaves them; a source without any is an error."""
         counts = self.counts = ReadCounts()
         for file in self.files:
             for document in read_file(file, self._column, counts):
                 counts.documents += 1
-                counts.characters += len(document.text)
+                counts.characters += len(document)
                 yield document
         if not counts.documents:
             raise CorpusError(f"{self.spec}: expected text, found none. Name a source with text in it")

@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
-from spectool.commands.shared.console import progress, say, show
+from spectool.commands.shared.console import say, show
 from spectool.commands.shared.options import Whole, command, draft_option, option
 from spectool.lab.options import count_option
+from spectool.lab.progress import progress
 from spectool.lab.strategies import STRATEGIES
 from spectool.measure.table import table
 
@@ -83,9 +84,9 @@ def ngrams(
     aligned = Alignment(find_artifact(alignment, ".align"))
     translators = {name: make_translator(name, aligned, *sides) for name in strategies}
     say(f"counting {order}-grams of {sides[0].name} on {counted.spec}")
-    texts = (ids for _, ids in encoded(sides[0], (document.text for document in with_progress(counted))))
+    texts = (ids for _, ids in encoded(sides[0], with_progress(counted)))
     model = NgramModel.count(texts, sides[0].size, order)
-    documents = encode_text(sides[1], (document.text for document in with_progress(replayed)), max_tokens or 0)
+    documents = encode_text(sides[1], with_progress(replayed), max_tokens or 0)
     # Only the intersection says which draft ids it can translate.
     sources: dict[str, Any] = {
         name: NgramSource(model, each.within if isinstance(each, IntersectionTranslator) else None)

@@ -37,7 +37,7 @@ def measure_costs(model: Any, tokenizer: Any, name: str, seconds: float | None =
     began = perf_counter()
     found, plain, apart = time_passes(model, lambda each: _PASSES * (seconds or max(SECONDS, _ENOUGH * each)))
     until = began + _BITS * (seconds or max(SECONDS, _ENOUGH * plain[min(plain)]))
-    text = "\n".join(document.text for document in islice(open_corpus("sample:pl"), _DOCUMENTS))
+    text = "\n".join(islice(open_corpus("sample:pl"), _DOCUMENTS))
     same = _same_bits(model, list(tokenizer.encode(text)), sorted(found[min(found)]), until)
     return PassCosts(name, machine_of(model), found, plain, tuple(same), final=apart <= ALIKE)
 

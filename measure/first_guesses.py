@@ -27,7 +27,7 @@ _TEXTS, _LENGTH = 8, 600  # passages of a text that a draft model is tried on, a
 
 def passages(spec: str) -> list[str]:
     """Beginnings of the documents of a corpus, few enough for a draft model to read in seconds."""
-    return [document.text[:_LENGTH] for document in islice(open_corpus(spec), _TEXTS)]
+    return [document[:_LENGTH] for document in islice(open_corpus(spec), _TEXTS)]
 
 
 def most_probable(model: Any, draft: Tokenizer, tokens: Sequence[int]) -> list[int]:

@@ -196,7 +196,7 @@ def lines(shared: Path) -> list[str]:
     found = [text for _, text in json.loads((shared / "tokenizers" / "test_strings.json").read_text(encoding="utf-8"))]
     for language in ("uk", "pl"):
         corpus = open_corpus(str(shared / "corpora" / f"{language}.valid.txt.zst"))
-        found += [document.text for document, _ in zip(corpus, range(400), strict=False)]
+        found += [document for document, _ in zip(corpus, range(400), strict=False)]
     random.Random(1).shuffle(found)
     return found
 

@@ -54,7 +54,7 @@ def build_alignment(
     """
     both = {"draft": draft, "target": target}
     progress("reading")
-    texts = with_leading_space(target, _beginning((document.text for document in with_progress(corpus)), sample))
+    texts = with_leading_space(target, _beginning(with_progress(corpus), sample))
     progress("spelling both vocabularies in each other's ids")
     spelled = {side: spellings(both[side], both[other]) for side, other in SIDES}
     progress("checking what joins ids")

@@ -3,18 +3,11 @@
     ... ze względu | na      context (ze, względu) -> na, P = 0.81
         względu na | to      left out if the next shorter known context says the same, or nearly as well
 
-An entry gains what it adds to the drafts. If only tokens of probability d or more are drafted, each costing d, then a
-token that is right with probability p >= d gains p - d. Take a context whose entry states p. Without the entry, the
-look-up finds a shorter context, whose token is right with probability q here, although s is stated for it. The entry
-adds
-
-    p - q                    if everything is drafted, d = 0
-    p^2/2 - q s + s^2/2      on average over d in 0..1
-
-at each occurrence of the context. Its expected gain is the sum of both; so an entry may pay even if it only states
-another probability for the same token. The entries that gain most are kept: one number, the least gain that is kept,
-decides the size of the dictionary. An entry that gains less than half a token in all of the counted text is not kept
-even if there is room, because such entries are chance, and cost as much on other text as they gain (docs/results.md).
+docs/design.md says what an entry is expected to gain, from the probabilities p of its own token, q of the token that is
+proposed without it, and s that is stated for that one. The entries that gain most are kept: one number, the least gain
+that is kept, decides the size of the dictionary. An entry that gains less than half a token in all of the counted text
+is not kept even if there is room, because such entries are chance, and cost as much on other text as they gain
+(docs/results.md).
 """
 
 from collections.abc import Mapping, Sequence

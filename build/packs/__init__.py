@@ -4,7 +4,6 @@ In: corpora, or packs. Out: a pack; and from packs, the counts of a tokenizer's 
 """
 
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 
 
@@ -20,5 +19,4 @@ class PackOptions:
 
 def bundled_packs() -> dict[str, Path]:
     """The packs that come with spectool, by the codes of their languages."""
-    folder = Path(str(files("spectool.build.packs"))) / "bundled"
-    return {path.stem: path for path in sorted(folder.glob("*.pack"))}
+    return {path.stem: path for path in sorted(Path(__file__).with_name("bundled").glob("*.pack"))}

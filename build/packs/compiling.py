@@ -23,15 +23,14 @@ _PLACE_BYTES = 64  # of memory for each place where a window ends
 _AT_ONCE = 1 << 13  # pieces that are encoded at once
 
 
-def spell(pack: Pack, tokenizer: Tokenizer) -> tuple[NDArray[np.int32], Numbers, float]:
+def spell(pack: Pack, tokenizer: Tokenizer) -> tuple[NDArray[np.int32], Numbers]:
     """Encode every piece after the one that it follows most often.
 
     Returns:
-        The symbols of all pieces, one after the other; how many each piece has, ``[pieces]``; and the share of the
-        occurrences whose first token begins in the piece before.
+        The symbols of all pieces, one after the other; and how many each piece has, ``[pieces]``.
     """
     before = _most_frequent_before(pack)
-    ids, length, merged = array("i"), list[int](), list[bool]()
+    ids, length = array("i"), list[int]()
     for start in range(0, len(before), _AT_ONCE):
         some = before[start : start + _AT_ONCE]
         texts = [first + piece for first, piece in zip(some, pack.pieces[start : start + _AT_ONCE], strict=True)]
@@ -40,13 +39,10 @@ def spell(pack: Pack, tokenizer: Tokenizer) -> tuple[NDArray[np.int32], Numbers,
             own = [token for token, (begin, _) in zip(encoding.ids, encoding.offsets, strict=True) if begin >= border]
             ids.extend(own)
             length.append(len(own))
-            merged.append(any(begin < border < end for begin, end in encoding.offsets))
         _require_memory(pack, len(ids))
     symbol_of = np.arange(1, tokenizer.size + 1, dtype=np.int32)
     symbol_of[list(tokenizer.specials)] = BREAK
-    count = pack.orders[0].count
-    share = float(count[merged].sum() / max(1, count.sum()))
-    return symbol_of[np.frombuffer(ids, np.int32)], np.array(length, dtype=np.int64), share
+    return symbol_of[np.frombuffer(ids, np.int32)], np.array(length, dtype=np.int64)
 
 
 def _require_memory(pack: Pack, places: int) -> None:
@@ -74,9 +70,9 @@ class _Places(NamedTuple):
     count: Numbers  # type: ignore[assignment]
 
 
-def compile_pack(pack: Pack, tokenizer: Tokenizer, longest: int) -> tuple[Counts, float]:
-    """The windows of 1 to ``longest`` tokens that a pack knows, and the share of pieces that the tokenizer merges."""
-    symbols, spelled, merged = spell(pack, tokenizer)
+def compile_pack(pack: Pack, tokenizer: Tokenizer, longest: int) -> Counts:
+    """The windows of 1 to ``longest`` tokens that a pack knows."""
+    symbols, spelled = spell(pack, tokenizer)
     end = np.cumsum(spelled)  # of each piece in ``symbols``
     found = [_Places(*(np.zeros(0, kind) for kind in ("int64", "int8", "int32", "int64")))]
     total = 0
@@ -104,7 +100,7 @@ def compile_pack(pack: Pack, tokenizer: Tokenizer, longest: int) -> tuple[Counts
             window[going] = total + np.arange(len(going))
             total += len(going)
         window[cut_off] = -1
-    return _counted(found, total, longest, tokenizer.size), merged
+    return _counted(found, total, longest, tokenizer.size)
 
 
 def _counted(found: Sequence[_Places], total: int, orders: int, symbols: int) -> Counts:

@@ -15,16 +15,48 @@ from spectool.build.counting import Counts, add_counts, count_windows
 from spectool.build.dictionary import BackoffOptions
 from spectool.build.dictionary.backoff import build_dictionary
 from spectool.build.dictionary.size_limits import largest_within
-from spectool.build.dictionary.smoothing import open_windows
+from spectool.build.dictionary.smoothing import open_windows, smooth
 from spectool.build.packs import PackOptions, bundled_packs
 from spectool.build.packs.compiling import compile_pack
-from spectool.build.packs.pieces import PieceCounts, add_pieces, count_pieces, without_rare
-from spectool.build.packs.pruning import Candidates
+from spectool.build.packs.pieces import PieceCounts, add_pieces, count_pieces, keep_rows, without_rare
 from spectool.corpora import Corpus
 from spectool.tokenization.tokenizer import Tokenizer
 
 _BYTES_AN_NGRAM = 1.5  # first guess
-_MERGED = 0.01  # share of merged pieces from which on it is said
+
+
+class Candidates:
+    """N-grams, from which a pack keeps those by which the text gets shorter, if it is coded by the counts.
+
+    An n-gram of a context c and a piece w that occurs n times saves n log2(P(w | c) / P(w | c')) bits, where c' is the
+    context without its oldest piece and P is smoothed as for dictionaries. A piece itself saves a bit for each
+    character. The n-grams that it begins and ends with are kept as well.
+    """
+
+    def __init__(self, found: PieceCounts) -> None:
+        self._found, self._windows = found, (windows := open_windows(found.counts))
+        smoothed = smooth(windows, BackoffOptions.discount)
+        lengths = np.array([0, *map(len, found.pieces)])
+        saved = [windows[0].count * lengths[windows[0].symbol]]
+        for window, shorter, longer in zip(windows[1:], smoothed, smoothed[1:], strict=False):
+            ratio = longer.probability / np.maximum(shorter.probability[window.suffix], 1e-30)
+            saved.append(window.count * np.log2(np.maximum(ratio, 1e-30)))
+        self._saved = np.concatenate(saved)
+        self._ranking = np.argsort(-self._saved, kind="stable")  # of equals, the first ones
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(self._saved > 0))
+
+    def best(self, most: int) -> PieceCounts:
+        """About ``most`` n-grams, those that save most and what they begin and end with."""
+        best = np.zeros(len(self._saved), dtype=np.bool_)
+        best[self._ranking[:most]] = True
+        kept = np.split(best & (self._saved > 0), np.cumsum([len(window.keys) for window in self._windows])[:-1])
+        for order in range(len(kept) - 1, 0, -1):
+            window = self._windows[order]
+            kept[order - 1][window.prefix[kept[order]]] = True
+            kept[order - 1][window.suffix[kept[order]]] = True
+        return keep_rows(self._found, kept)
 
 
 def build_pack(
@@ -49,7 +81,7 @@ def build_pack(
         parts.append(PieceCounts(pack.pieces, ngrams))
     for corpus in corpora:
         progress(f"splitting {corpus.spec} into pieces")
-        texts = (document.text for document in with_progress(corpus))
+        texts = with_progress(corpus)
         parts.append(count_pieces(texts, options.orders, progress))
     found = by_frequency(without_rare(add_pieces(parts), options.min_count, options.min_names))
     if not found.pieces:
@@ -108,17 +140,11 @@ def count_and_build(
     """
     parts = list[Counts]()
     if corpus is not None:  # first, because it may be refused
-        texts = (document.text for document in with_progress(corpus))
+        texts = with_progress(corpus)
         parts.append(count_windows(corpus, texts, tokenizer, options.max_context + 1, options.min_count, progress))
     for pack in packs:
         progress(f"compiling {len(pack):,} n-grams of {pack.name}")
-        counts, merged = compile_pack(pack, tokenizer, options.max_context + 1)
-        if merged >= _MERGED:
-            progress(
-                f"{tokenizer.name} merges {merged:.0%} of the words with what stands before them. These are drafted "
-                "less often than from a dictionary of the text itself"
-            )
-        parts.append(counts)
+        parts.append(compile_pack(pack, tokenizer, options.max_context + 1))
     counts = add_counts(parts, tokenizer.size) if packs else parts[0]
     inputs = ({"packs": described(packs)} if packs else {}) | ({} if corpus is None else describe_corpus(corpus))
     return build_dictionary(tokenizer, counts, inputs, out, options, progress)

@@ -1,7 +1,7 @@
 """What says which tokens a language needs: text, or a pack, whose words are spelled in tokens with their counts."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,12 +27,12 @@ _TOGETHER = 256  # pieces of a pack that are compared as one text
 class Source:
     """A language's text, as far as pruning needs it."""
 
+    name: str  # in errors
     facts: Mapping[str, Any]  # what the manifest says of it
     characters: frozenset[str]  # all that occur
     counts: NDArray[np.int64]  # occurrences of each token, ``[size]``
     coverage: float  # share of them to keep
     texts: Sequence[str]  # what a pruned tokenizer has to decode as the whole one does
-    place_of: Callable[[str], str]  # where such a text is, for errors
 
     def compare(self, whole: Tokenizer, pruned: Tokenizer) -> dict[str, int]:
         """The tokens of all texts ``before`` and ``after`` pruning, once both are found to decode them alike.
@@ -48,7 +48,7 @@ class Source:
             if given != expected:
                 at = common_prefix(given, expected)
                 raise TokenizerError(
-                    f"{self.place_of(text)}: from byte {at} on, expected the pruned tokenizer to decode "
+                    f"{self.name}, {text[:40]!r}…: from byte {at} on, expected the pruned tokenizer to decode "
                     f"{expected[at : at + 20]!r} like the original one, got {given[at : at + 20]!r}. Keep more tokens "
                     "with --ids"
                 )
@@ -57,32 +57,32 @@ class Source:
 
 def counted_text(corpus: Corpus, whole: Tokenizer) -> Source:
     """Documents of a corpus, drawn from all of them."""
-    texts = sample_texts((document.text for document in with_progress(corpus)), COUNTED, SEED)
+    texts = sample_texts(with_progress(corpus), COUNTED, SEED)
     tokens = (token for _, ids in encoded(whole, texts) for token in ids)
     return Source(
+        corpus.spec,
         {"corpus": corpus.spec, "characters": sum(map(len, texts))},
         frozenset(char for text in texts for char in text),
         np.bincount(np.fromiter(tokens, np.int64), minlength=whole.size),
         COVERAGE,
         texts,
-        lambda text: next((one.id for one in corpus if one.text.startswith(text)), text[:40]),
     )
 
 
 def counted_pack(pack: Pack, whole: Tokenizer) -> Source:
     """The pieces of a pack, each as often as the pack says."""
-    symbols, spelled, _ = spell(pack, whole)
+    symbols, spelled = spell(pack, whole)
     times = np.repeat(pack.orders[0].count, spelled)
     is_text = symbols > 0  # a special token is none
     counts = np.bincount(symbols[is_text] - 1, times[is_text], minlength=whole.size)
     pieces = pack.pieces
     return Source(
+        str(pack.path),
         {"pack": pack.name, "pieces": len(pieces)},
         frozenset("".join(pieces)),
         counts.astype(np.int64),
         PACK_COVERAGE,
         ["".join(pieces[at : at + _TOGETHER]) for at in range(0, len(pieces), _TOGETHER)],
-        lambda text: f"{pack.path}, pieces from {text[:20]!r} on",
     )
 
 

@@ -31,13 +31,13 @@ import pandas as pd
 from spectool import ArtifactError, SpectoolError, __version__
 from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.atomic import atomic_file, require_new
-from spectool.commands.shared.console import progress
 from spectool.corpora import open_corpus
 from spectool.lab.fairness import formulas
 from spectool.lab.fairness.identity import contents, weight_bytes
 from spectool.lab.fairness.places import compare
 from spectool.lab.fairness.texts import TaskText, read_task_text
 from spectool.lab.paper_tables.cost_model import geometric_tokens
+from spectool.lab.progress import progress
 from spectool.lab.resumable import TaskResult, finished_task, resumable_work, run_task
 from spectool.lab.tuning.corrective import unfairness
 from spectool.lab.tuning.divergence import Pairing, pairing_of

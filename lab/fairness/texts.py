@@ -42,7 +42,7 @@ def read_task_text(
         CorpusError: It gives fewer than two passages that all tokenizers spell.
     """
     rng = random.Random(seed)
-    drawn = ((rng.random(), place, document.text) for place, document in enumerate(with_progress(corpus)))
+    drawn = ((rng.random(), place, document) for place, document in enumerate(with_progress(corpus)))
     documents = [text for _, _, text in heapq.nsmallest(rows * _DOCUMENTS, drawn)]
     found: list[str] = []
     left_out = 0

@@ -25,7 +25,6 @@ from spectool.build.corpus_reading import describe_corpus, quiet
 from spectool.build.counting import count_windows
 from spectool.build.dictionary import BackoffOptions
 from spectool.build.dictionary.backoff import build_dictionary
-from spectool.commands.shared.console import progress
 from spectool.lab.dictspec import (
     DictSpecDrafter,
     DictSpecOptions,
@@ -34,6 +33,7 @@ from spectool.lab.dictspec import (
     probable_continuations,
     without_redundant,
 )
+from spectool.lab.progress import progress
 from spectool.lab.resumable import TaskResult, finished_task, resumable_work, run_task, work_path
 from spectool.lab.sweep.grid import Grid
 from spectool.lab.sweep.results import KEY, RUNS, SCHEMA, SweepRow, key, read_runs, write_runs
@@ -170,7 +170,7 @@ def _backoff(tokenizer: Tokenizer, text: SweptText, documents: Documents, rows: 
     with tempfile.TemporaryDirectory(prefix="spectool-") as folder:
         out, options = Path(folder) / "one.dict", BackoffOptions()
         corpus = text.open(text.language.build)
-        texts = (document.text for document in text.read(corpus))
+        texts = text.read(corpus)
         counts = count_windows(corpus, texts, tokenizer, options.max_context + 1, options.min_count, quiet)
         inputs = describe_corpus(corpus)
         for max_bytes, alike in groupby(rows, itemgetter("max_bytes")):

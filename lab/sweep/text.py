@@ -11,7 +11,7 @@ from spectool import CorpusError
 from spectool.artifacts.default_paths import digest
 from spectool.build.corpus_reading import encoded
 from spectool.commands.shared.console import say
-from spectool.corpora import Corpus, Document, open_corpus
+from spectool.corpora import Corpus, open_corpus
 from spectool.lab.dictspec import ORDERS, WordNgrams
 from spectool.lab.resumable import read_json, write_json
 from spectool.lab.sweep.grid import Language
@@ -38,16 +38,16 @@ class SweptText:
         """One of the two corpora, opened."""
         return open_corpus(spec)
 
-    def read(self, corpus: Corpus) -> Iterator[Document]:
+    def read(self, corpus: Corpus) -> Iterator[str]:
         """The documents in the language's script."""
         script = self.language.script
-        return (document for document in corpus if script is None or script_of(document.text) == script)
+        return (document for document in corpus if script is None or script_of(document) == script)
 
     def count(self) -> None:
         """Count the words of the text to build from, unless that was done before."""
         if self.order and not self._counts.exists():
             say(f"counting the words of {self.language.build}")
-            texts = (document.text for document in self.read(self.open(self.language.build)))
+            texts = self.read(self.open(self.language.build))
             ngrams = WordNgrams(texts, ORDERS[self.order])
             orders = {name: order for name, order in ORDERS.items() if order <= ORDERS[self.order]}
             most = {name: ngrams.most_frequent(self.entries, order) for name, order in orders.items()}
@@ -67,7 +67,7 @@ class SweptText:
         """
         documents = self.read(self.open(self.language.replay))
         found, words, tokens = list[list[int]](), 0, 0
-        for text, ids in encoded(tokenizer, (document.text for document in documents)):
+        for text, ids in encoded(tokenizer, documents):
             found.append(ids)
             words += len(text.split())
             tokens += len(ids)

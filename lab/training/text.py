@@ -88,13 +88,13 @@ def delimiters_of(tokenizer: Tokenizer) -> Delimiters:
     return Delimiters(ends[0], ends[-1] if ends[-1] != ends[0] else None)
 
 
-def in_valid(document_id: str, share: float = _SHARE, seed: int = 0) -> bool:
+def in_valid(text: str, share: float = _SHARE, seed: int = 0) -> bool:
     """Whether a document belongs to the validation part of a corpus, an expected ``share`` of it.
 
-    That depends on its id and the seed alone, so it is the same on every machine, and stays the same when documents are
+    That depends on its text and the seed alone, so it is the same on every machine, and stays so when documents are
     added. With one seed, the validation part of a larger share contains that of a smaller one.
     """
-    keyed = f"{seed}\0{document_id}".encode("utf-8", "surrogatepass")
+    keyed = f"{seed}\0{text}".encode("utf-8", "surrogatepass")
     draw = int.from_bytes(hashlib.blake2b(keyed, digest_size=8).digest(), "big")
     return draw < share * 2**64
 
@@ -104,9 +104,9 @@ def split_corpus(corpus: Corpus, wanted: int, most: float) -> tuple[list[str], l
 
     A hundredth is held out; of a small corpus about ``wanted`` documents, but at most a share of ``most``.
     """
-    documents = [(document.id, document.text) for document in with_progress(corpus)]
-    share = max(_SHARE, min(most, wanted / max(1, len(documents))))
-    return [text for _, text in documents], [text for name, text in documents if in_valid(name, share)]
+    texts = list(with_progress(corpus))
+    share = max(_SHARE, min(most, wanted / max(1, len(texts))))
+    return texts, [text for text in texts if in_valid(text, share)]
 
 
 def read_training_text(
@@ -125,7 +125,7 @@ def read_training_text(
     for name, source in sources.items():
         documents, kept_out = split_corpus(source.corpus, _FEW, _HALF)
         if source.valid is not None:
-            kept_out = [document.text for document in with_progress(source.valid)]
+            kept_out = list(with_progress(source.valid))
         read[name] = documents, kept_out
     out = {text for _, kept_out in read.values() for text in kept_out}
     weights = sum(source.weight for source in sources.values())

@@ -1,14 +1,13 @@
 """Prompts: built-in sets that we wrote, or documents of a corpus, or their beginnings."""
 
 import tomllib
-from importlib import resources
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from spectool.corpora import open_corpus
 
-_FOLDER = Path(str(resources.files("spectool.measure.bench"))) / "prompts"
+_FOLDER = Path(__file__).with_name("prompts")
 LANGUAGES = tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
 """Codes of the languages that have built-in prompts, one file each."""
 _CHATTED = ("instruction", "composition", "question")  # kinds that go through the chat template
@@ -36,7 +35,7 @@ def load_prompts(spec: str, tokenizer: Any, count: int | None, window: int) -> l
             for number, texts in enumerate(zip(*sets.values(), strict=True), 1)
             for kind, text in zip(sets, texts, strict=True)
         ][:count]
-    texts = [document.text for document in islice(open_corpus(spec), count or _COUNT)]
+    texts = list(islice(open_corpus(spec), count or _COUNT))
     if window:  # a character of which the window has only a part is left out
         texts = [tokenizer.bytes_of(tokenizer.encode(text)[:window]).decode(errors="ignore") for text in texts]
     return [BenchPrompt(f"{spec}-{number:03}", "text", text) for number, text in enumerate(texts, 1)]

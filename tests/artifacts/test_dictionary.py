@@ -19,7 +19,7 @@ from spectool.build.packs.stage import count_and_build
 from spectool.corpora import open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.build.dictionaries import SMALL as SMALLEST
-from spectool.tests.build.dictionaries import written
+from spectool.tests.build.dictionaries import entries_of, written
 from spectool.tokenization.opening import open_tokenizer
 
 from .parts import Parts, edit, edit_manifest
@@ -68,9 +68,6 @@ def test_looks_up_what_a_dict_of_tuples_does(entries: Entries, histories: list[l
     with tempfile.TemporaryDirectory() as scratch:
         dictionary = write(Path(scratch) / "x.dict", entries)
         assert len(dictionary) == len(entries)
-        assert {tuple(each.context): each.token for each in map(dictionary.entry, range(len(dictionary)))} == {
-            context: token for context, (token, _) in entries.items()
-        }
         for context in entries:
             agree(dictionary, entries, context)
             agree(dictionary, entries, (7, 7, *context))
@@ -158,20 +155,16 @@ def test_states_find_what_look_ups_do_on_real_text(tmp_path: Path) -> None:
     tokenizer, out = open_tokenizer(demo_path("target") / "tokenizer.json"), tmp_path / "uk.dict"
     count_and_build(tokenizer, open_corpus("sample:uk"), out, BackoffOptions(), lambda step: None)
     dictionary = Dictionary(out)
-    entries = {
-        tuple(entry.context): (entry.token, entry.probability)
-        for entry in map(dictionary.entry, range(len(dictionary)))
-    }
-    checked = 0
+    entries, checked = entries_of(dictionary), 0
     for language in ("uk", "pl"):
         for document in open_corpus(f"sample:{language}"):
-            ids, state = tokenizer.encode(document.text), START
+            ids, state = tokenizer.encode(document), START
             for place, token in enumerate(ids, 1):
                 state = dictionary.advance(state, token)
                 said, ahead = ids[max(0, place - 8) : place], state
                 for _ in range(3):
                     match, expected = dictionary.look_up(ahead), slow_look_up(entries, said)
-                    assert (match and (match.token, match.length)) == expected, (document.text, place)
+                    assert (match and (match.token, match.length)) == expected, (document, place)
                     if match is None:
                         break
                     said, ahead, checked = [*said, match.token], dictionary.advance(ahead, match.token), checked + 1

@@ -35,7 +35,6 @@ DRAFTED = 300  # tokens
 def dictionary(path: Path, scratch: Path) -> Iterator[Callable[[], object]]:
     """What users do with a dictionary."""
     yield lambda: draft(path)
-    yield lambda: [list(map(each.entry, range(len(each)))) for each in (Dictionary(path), Dictionary(path))]
     yield lambda: hostile.command("inspect", path, "--lookup", "w tym roku", "--tokenizer", TOKENIZER)
     yield lambda: hostile.command("inspect", path, "--json", "--tokenizer", TOKENIZER)
     yield lambda: hostile.command(
@@ -44,13 +43,14 @@ def dictionary(path: Path, scratch: Path) -> Iterator[Callable[[], object]]:
 
 
 def draft(path: Path) -> None:
-    """Draft after contexts of the dictionary, after what it drafts itself, and after random tokens."""
+    """Draft after text like what it was built from, after what it drafts itself, and after random tokens."""
     opened, rng = Dictionary(path), random.Random(1)
     drafter: Drafter = LookupDrafter(opened)
     size = int(min(2**31, opened.tokenizer["size"]))
+    text = open_tokenizer(TOKENIZER).encode("\n".join(open_corpus("sample:pl")))
     for round_ in range(DRAFTED // 10):
-        entry = opened.entry(rng.randrange(len(opened))) if len(opened) else None
-        context = [rng.randrange(size) for _ in range(3)] if entry is None or round_ % 3 == 0 else list(entry.context)
+        at = rng.randrange(len(text))
+        context = [rng.randrange(size) for _ in range(3)] if round_ % 3 == 0 else text[at : at + 6]
         state = START
         for token in context:
             state = opened.advance(state, token)

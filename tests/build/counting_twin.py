@@ -33,8 +33,7 @@ def windows_of(runs: Iterable[Sequence[Any]], order: int) -> Windows:
 
 def counted(corpus: Corpus, tokenizer: Tokenizer, orders: int, min_count: int) -> Counts:
     """The counts of all documents."""
-    texts = (document.text for document in corpus)
-    return count_windows(corpus, texts, tokenizer, orders, min_count, quiet)
+    return count_windows(corpus, corpus, tokenizer, orders, min_count, quiet)
 
 
 def spelled(counts: Counts, order: int) -> dict[tuple[Any, ...], int]:

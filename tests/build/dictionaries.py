@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from spectool.artifacts.dictionary import Dictionary, Entry, dictionary_arrays
+from spectool.artifacts.dictionary import Dictionary, dictionary_arrays
 
 SMALL: dict[str, Any] = {"name": "small", "fingerprint": "a" * 64, "size": 1000}
 Row = tuple[Sequence[int], int, float]
@@ -14,19 +14,28 @@ Row = tuple[Sequence[int], int, float]
 
 def written(
     path: Path,
-    rows: Iterable[Row | Entry],
+    rows: Iterable[Row],
     tokenizer: Mapping[str, Any] = SMALL,
     arguments: Mapping[str, Any] | None = None,
     inputs: Mapping[str, Any] | None = None,
 ) -> Dictionary:
     """Write a dictionary and open it."""
-    entries = [row if isinstance(row, Entry) else Entry(*row) for row in rows]
-    contexts = np.full((len(entries), max(len(each.context) for each in entries)), -1)
-    for row, each in zip(contexts, entries, strict=True):
-        row[: len(each.context)] = each.context[::-1]
-    following, probability = zip(*((each.token, each.probability) for each in entries), strict=True)
+    oldest_first, following, probability = zip(*rows, strict=True)
+    contexts = np.full((len(following), max(map(len, oldest_first))), -1)
+    for row, context in zip(contexts, oldest_first, strict=True):
+        row[: len(context)] = context[::-1]
     arrays, shape = dictionary_arrays(contexts, np.array(following), np.array(probability))
     Dictionary.write(
         path, arrays, arguments=arguments or {}, tokenizers={"target": tokenizer}, inputs=inputs or {}, statistics=shape
     )
     return Dictionary(path)
+
+
+def entries_of(dictionary: Dictionary) -> dict[tuple[int, ...], tuple[int, float]]:
+    """The token and its probability by context, read from the tree level by level."""
+    contexts: list[tuple[int, ...]] = [()]
+    for node in range(len(dictionary._entry)):
+        children = dictionary._ranks[dictionary._first[node] : dictionary._first[node + 1]]
+        contexts += [(int(dictionary.alphabet[rank]), *contexts[node]) for rank in children]
+    found = [(context, number) for context, number in zip(contexts, dictionary._entry, strict=True) if number >= 0]
+    return {each: (dictionary._next_token[n], (dictionary._probability[n] + 1) / 256) for each, n in found}

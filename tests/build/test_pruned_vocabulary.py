@@ -65,7 +65,7 @@ def test_a_pruned_tokenizer_gives_back_what_the_whole_one_does(
 
 
 def test_every_corpus_weighs_the_same(bundled: Tokenizer) -> None:
-    large, small = (counts_of(bundled, [d.text for d in open_corpus(f"sample:{name}")]) for name in ("pl", "uk"))
+    large, small = (counts_of(bundled, list(open_corpus(f"sample:{name}"))) for name in ("pl", "uk"))
     needed = needed_ids(bundled, "")
     once = choose_ids(bundled, [large, small], needed)
     assert choose_ids(bundled, [large * 1000, small], needed) == once
@@ -76,7 +76,7 @@ def test_every_corpus_weighs_the_same(bundled: Tokenizer) -> None:
 
 
 def test_the_number_of_ids_is_what_was_asked_for(bundled: Tokenizer) -> None:
-    counts = counts_of(bundled, [document.text for document in open_corpus("sample:pl")])
+    counts = counts_of(bundled, list(open_corpus("sample:pl")))
     needed = needed_ids(bundled, "")
     choice = choose_ids(bundled, [counts], needed, 700)
     assert len(choice.kept) == 700
@@ -111,7 +111,7 @@ def test_ids_in_configurations_are_renumbered() -> None:
 def test_packs_count_as_the_text_of_their_pieces_does(tmp_path: Path, bundled: Tokenizer) -> None:
     """Of lines of words that all stand alone, where a pack knows everything that a count of the text does."""
     rng, seed = random.Random(SEED), f"seed {SEED}"
-    words = sorted({word for document in open_corpus("sample:pl") for word in document.text.split()} - {""})
+    words = sorted({word for document in open_corpus("sample:pl") for word in document.split()} - {""})
     lines = [" ".join(rng.choices([word for word in words if word.isalpha()], k=12)) for _ in range(300)]
     (tmp_path / "pl.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     asked = ["--language", "pl", "--min-count", 1, "--min-names", 0, "-o", tmp_path / "pl.pack"]

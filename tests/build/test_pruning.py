@@ -119,7 +119,7 @@ def test_a_draft_pruned_by_a_pack_covers_other_text(tmp_path: Path) -> None:
     small, whole = open_tokenizer(tmp_path / "small"), open_tokenizer(folder)
     assert record.tokenizers["pruned"]["fingerprint"] == small.fingerprint
     for sample in ("sample:pl", "sample:uk"):
-        texts = [document.text for document in open_corpus(sample)]
+        texts = list(open_corpus(sample))
         more = sum(map(len, small.encode_batch(texts))) / sum(map(len, whole.encode_batch(texts)))
         assert 1 <= more < 1.01, (sample, more)
 
@@ -197,9 +197,7 @@ def test_placeholders_stay_only_where_something_names_them(tmp_path: Path, share
     (folder / "chat_template.jinja").write_text("{{ '<|control_20|>' }}")
     (folder / "special_tokens_map.json").write_text(json.dumps({"sep_token": "<|control_21|>"}))
     text = tmp_path / "pl.txt"
-    text.write_text(
-        "\n".join(["Rzeka <|control_22|> płynie.", *(document.text for document in open_corpus("sample:pl"))])
-    )
+    text.write_text("\n".join(["Rzeka <|control_22|> płynie.", *open_corpus("sample:pl")]))
     whole, said = open_tokenizer(folder), list[str]()
     prune_model(folder, whole, [open_corpus(str(text))], tmp_path / "small", said.append)
     small = open_tokenizer(tmp_path / "small")
@@ -237,7 +235,7 @@ def test_a_text_that_does_not_come_back_is_named(tmp_path: Path) -> None:
     folder = make_model(tmp_path / "whole", True, False)
     (folder / "tokenizer_config.json").unlink()
     (tmp_path / "text.txt").write_text("ab aco\nżaba\n" + "abo aba\n" * 100)
-    with pytest.raises(TokenizerError, match=r"text\.txt:2: from byte 0"):
+    with pytest.raises(TokenizerError, match=r"text\.txt, .*: from byte 0"):
         prune_model(folder, whole, [open_corpus(str(tmp_path / "text.txt"))], tmp_path / "out", print, ids=7)
     assert list(tmp_path.glob(".out*")) == []
 

@@ -46,13 +46,6 @@ def test_the_text_is_read_and_named_with_escapes(texts: Path, tmp_path: Path) ->
         assert process("inspect", out).returncode == 0
 
 
-def test_documents_have_such_names_too(texts: Path) -> None:
-    corpus = open_corpus(str(texts))
-    first = next(iter(corpus))
-    assert first.id.startswith(f"{SHOWN}.txt:")
-    assert corpus.spec.endswith(SHOWN)
-
-
 def test_packs_may_have_such_names(texts: Path, tmp_path: Path) -> None:
     name, options = texts / f"{os.fsdecode(NAME)}.pack", PackOptions(min_count=1)
     build_pack([], [open_corpus(str(texts))], {"language": "pl"}, name, options, quiet)

@@ -22,7 +22,7 @@ from spectool import CorpusError
 from spectool.corpora import open_corpus
 found = []
 try:
-    found = [len(document.text) for document in open_corpus(sys.argv[1])]
+    found = [len(document) for document in open_corpus(sys.argv[1])]
 except CorpusError as error:
     print(error)
 print(len(found), sum(found))

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spectool import CorpusError
-from spectool.corpora.cleaning import clean, text_lines
-from spectool.corpora.documents import ReadCounts
+from spectool.corpora.cleaning import ReadCounts, clean, text_lines
 from spectool.corpora.files import InputFile
 
 
@@ -24,8 +23,8 @@ def lines_of(raw: bytes) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.txt"
         path.write_bytes(raw)
-        numbers, lines = zip(*text_lines(InputFile.at(path, "a.txt"), ReadCounts()), strict=True)
-    assert numbers == tuple(range(1, len(lines) + 1))
+        places, lines = zip(*text_lines(InputFile.at(path, "a.txt"), ReadCounts()), strict=True)
+    assert places == tuple(f"{path}:{number + 1}" for number in range(len(lines)))
     return list(lines)
 
 
@@ -86,7 +85,7 @@ def test_a_line_above_the_limit_is_refused_by_name(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("spectool.corpora.cleaning.LONGEST_LINE", 30)
     assert lines_of(b"a\n" + b"b" * 29 + b"\nc\n" + b"d" * 30) == ["a", "b" * 29, "c", "d" * 30]
     for raw in (b"a\n" + b"b" * 31 + b"\nc", b"a\n" + b"b" * 31, b"a\n" + b"b" * 5000):
-        with pytest.raises(CorpusError, match=r"a\.txt:2: expected at most 16 MiB in one line.*fold -s"):
+        with pytest.raises(CorpusError, match=r"a\.txt:2: expected at most 0 MiB in one line.*fold -s"):
             lines_of(raw)
 
 

@@ -21,7 +21,7 @@ CODECS = [
 
 
 def texts(path: Path) -> list[str]:
-    return [document.text for document in open_corpus(str(path))]
+    return list(open_corpus(str(path)))
 
 
 def converted(path: Path, message: str) -> list[str]:

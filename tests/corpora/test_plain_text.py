@@ -14,9 +14,9 @@ def write(path: Path, content: str) -> Path:
     return path
 
 
-def read(path: Path) -> tuple[list[tuple[str, str]], Corpus]:
+def read(path: Path) -> tuple[list[str], Corpus]:
     corpus = open_corpus(str(path))
-    return [(document.id, document.text) for document in corpus], corpus
+    return list(corpus), corpus
 
 
 @pytest.mark.parametrize(
@@ -35,10 +35,10 @@ def read(path: Path) -> tuple[list[tuple[str, str]], Corpus]:
 )
 def test_the_text_decides(tmp_path: Path, name: str, text: str, expected: list[str]) -> None:
     path = write(tmp_path / name, text)
-    assert [text for _, text in read(path)[0]] == expected
+    assert read(path)[0] == expected
     packed = tmp_path / f"{name}.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
-    assert [text for _, text in read(packed)[0]] == expected
+    assert read(packed)[0] == expected
 
 
 def test_each_file_of_a_folder_decides_for_itself(tmp_path: Path) -> None:
@@ -47,20 +47,20 @@ def test_each_file_of_a_folder_decides_for_itself(tmp_path: Path) -> None:
     write(tmp_path / "texts" / "c.md", "# д\n\nе")
     write(tmp_path / "texts" / "README.md", "about these texts")
     found, corpus = read(tmp_path / "texts")
-    assert [text for _, text in found] == ["а", "б", "в", "г\nґ", "# д\n\nе"]
+    assert found == ["а", "б", "в", "г\nґ", "# д\n\nе"]
     assert [file["name"] for file in corpus.describe_inputs()] == ["a.txt", "b.txt", "c.md"]
-    assert read(tmp_path / "texts" / "README.md")[0] == [("README.md:1", "about these texts")]
+    assert read(tmp_path / "texts" / "README.md")[0] == ["about these texts"]
 
 
 def test_rows_of_tables_keep_their_line_ends(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", '{"text": "а\\n\\nб"}\n\n{"text": "в"}\n')
-    assert read(path)[0] == [("a.jsonl:1", "а\n\nб"), ("a.jsonl:3", "в")]
+    assert read(path)[0] == ["а\n\nб", "в"]
 
 
 def test_a_long_document_is_cut_at_a_line_end_and_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readers, "LONGEST_DOCUMENT", 9)
     path = write(tmp_path / "a.md", "абв\n\nгґд\nеєж\nдовгий рядок\nз\n")
     found, corpus = read(path)
-    assert found == [("a.md:1", "абв\n\nгґд"), ("a.md:4", "еєж"), ("a.md:5", "довгий рядок"), ("a.md:6", "з")]
+    assert found == ["абв\n\nгґд", "еєж", "довгий рядок", "з"]
     assert corpus.counts.repaired == {"cut_documents": 3}
-    assert "\n".join(text for _, text in found).split() == path.read_text(encoding="utf-8").split()
+    assert "\n".join(found).split() == path.read_text(encoding="utf-8").split()

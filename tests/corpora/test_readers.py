@@ -1,4 +1,4 @@
-"""Readers: documents, ids and errors of plain text, JSON lines and Parquet."""
+"""Readers: documents and errors of plain text, JSON lines and Parquet."""
 
 import gzip
 import json
@@ -17,17 +17,17 @@ def write(path: Path, content: str | bytes) -> Path:
     return path
 
 
-def read(path: Path | str) -> tuple[list[tuple[str, str]], Corpus]:
+def read(path: Path | str) -> tuple[list[str], Corpus]:
     corpus = open_corpus(str(path))
-    return [(document.id, document.text) for document in corpus], corpus
+    return list(corpus), corpus
 
 
 def test_plain_text_without_blank_lines_is_a_document_a_line(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "Перший абзац.\r\nДругий\tабзац.\nи\u0306, кінець без LF")
     documents, corpus = read(path)
-    assert documents == [("a.txt:1", "Перший абзац."), ("a.txt:2", "Другий\tабзац."), ("a.txt:3", "й, кінець без LF")]
+    assert documents == ["Перший абзац.", "Другий\tабзац.", "й, кінець без LF"]
     assert corpus.counts.documents == 3
-    assert corpus.counts.characters == sum(len(text) for _, text in documents)
+    assert corpus.counts.characters == sum(map(len, documents))
     assert corpus.counts.bytes_read == corpus.total_bytes == path.stat().st_size
     assert dict(corpus.counts.repaired) == {"not_nfc": 1}
 
@@ -39,15 +39,15 @@ def test_jsonl_columns(tmp_path: Path) -> None:
     ]
     path = write(tmp_path / "a.jsonl", "\n".join(json.dumps(row) for row in rows) + "\n\n")
     documents, _ = read(path)
-    assert documents == [("a.jsonl:1", "а"), ("a.jsonl:2", "б\nб")]
-    assert [text for _, text in read(f"{path}#title")[0]] == ["А", "Б"]
-    assert next(iter(open_corpus(f"{path}#text"))).text == "а"
+    assert documents == ["а", "б\nб"]
+    assert read(f"{path}#title")[0] == ["А", "Б"]
+    assert next(iter(open_corpus(f"{path}#text"))) == "а"
 
 
 def test_rows_without_text_are_counted(tmp_path: Path) -> None:
     path = write(tmp_path / "a.ndjson", '{"text": null}\n{"text": "є"}\n{"text": " "}\n')
     documents, corpus = read(path)
-    assert documents == [("a.ndjson:2", "є")]
+    assert documents == ["є"]
     assert dict(corpus.counts.repaired) == {"null": 2}
 
 
@@ -88,7 +88,7 @@ def test_parquet_columns(tmp_path: Path, kind: pyarrow.DataType) -> None:
     texts = pyarrow.array(["а", None, "и\u0306\0", "г", "ґ"], pyarrow.string()).cast(kind)
     path = table(tmp_path / "a.parquet", text=texts, other=[1, 2, 3, 4, 5])
     documents, corpus = read(path)
-    assert documents == [("a.parquet:1", "а"), ("a.parquet:3", "й"), ("a.parquet:4", "г"), ("a.parquet:5", "ґ")]
+    assert documents == ["а", "й", "г", "ґ"]
     assert dict(corpus.counts.repaired) == {"null": 1, "control_characters": 1, "not_nfc": 1}
     assert corpus.counts.bytes_read == corpus.total_bytes == path.stat().st_size
     packed = write(tmp_path / "a.parquet.gz", gzip.compress(path.read_bytes()))
@@ -100,7 +100,7 @@ def test_large_tables(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     parquet.write_table(pyarrow.table({"text": [f"рядок {n}" for n in range(5000)]}), path)
     documents, _ = read(path)
-    assert documents == [(f"a.parquet:{number + 1}", f"рядок {number}") for number in range(5000)]
+    assert documents == [f"рядок {number}" for number in range(5000)]
 
 
 def test_parquet_errors(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ def test_polish_and_ukrainian_are_bundled() -> None:
 @pytest.mark.parametrize("name", sample_names())
 def test_a_sample_is_clean_text_in_documents_of_paragraphs(name: str) -> None:
     corpus = open_corpus(f"sample:{name}")
-    paragraphs = [document.text for document in corpus]
+    paragraphs = list(corpus)
     assert not corpus.counts.repaired
     assert sum(len(run) for text in paragraphs for run in word_runs(text)) > 500
     assert [item["name"] for item in corpus.describe_inputs()] == [f"{name}.txt"]

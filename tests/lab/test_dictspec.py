@@ -174,7 +174,7 @@ DEFAULT = DictSpecOptions()
 
 
 def table_of(tokenizer: Tokenizer, spec: object, options: DictSpecOptions = DEFAULT) -> PhraseTable:
-    return dictspec_table(tokenizer, WordNgrams(document.text for document in open_corpus(str(spec))), options)
+    return dictspec_table(tokenizer, WordNgrams(open_corpus(str(spec))), options)
 
 
 @pytest.fixture
@@ -197,7 +197,7 @@ def test_the_papers_example_through_all_stages(corpus: Path, bundled: Tokenizer)
 
 def test_every_entry_is_a_piece_of_an_ngram(bundled: Tokenizer) -> None:
     table = table_of(bundled, "sample:uk", DictSpecOptions(entries=500, min_probability=0.5))
-    counted = WordNgrams(document.text for document in open_corpus("sample:uk"))
+    counted = WordNgrams(open_corpus("sample:uk"))
     texts = [text for text, _ in counted.most_frequent(500)]
     spelled = {tuple(ids) for ids in bundled.encode_after_space(texts)}
     pieces = {ids[a:b] for ids in spelled for a in range(len(ids)) for b in range(a + 1, len(ids) + 1)}

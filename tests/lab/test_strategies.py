@@ -36,7 +36,7 @@ class Pair:
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pair]:
     folder = tmp_path_factory.mktemp("pairs")
-    texts = [document.text.strip()[:200].rstrip() for name in ("pl", "uk") for document in _first(name, 12)]
+    texts = [document.strip()[:200].rstrip() for name in ("pl", "uk") for document in _first(name, 12)]
     (folder / "text.txt").write_text("\n".join(texts), encoding="utf-8")
     opened = {name: open_tokenizer(demo_path(name)) for name in ("other", "target")}  # type: ignore[arg-type]
     made = {}

@@ -125,5 +125,5 @@ def test_most_frequent_is_a_sorted_counter(texts: list[str], size: int, max_orde
 
 @pytest.mark.parametrize("size", [1, 3000, 10**6])
 def test_most_frequent_of_a_sample(size: int) -> None:
-    texts = [document.text for document in open_corpus("sample:pl")]
+    texts = list(open_corpus("sample:pl"))
     assert WordNgrams(texts).most_frequent(size) == expected(texts, size, 3)

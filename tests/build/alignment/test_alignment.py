@@ -49,7 +49,7 @@ def test_what_is_written(
     alignment.require(other_bundled, bundled)
     assert alignment.manifest == manifest
     assert manifest.tokenizers == {"draft": other_bundled.identity, "target": bundled.identity}
-    texts = [document.text for document in open_corpus(str(corpus))]
+    texts = list(open_corpus(str(corpus)))
     for role, side, tokenizer, other in (
         ("draft", alignment.draft, other_bundled, bundled),
         ("target", alignment.target, bundled, other_bundled),

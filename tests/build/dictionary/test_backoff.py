@@ -129,7 +129,7 @@ def test_bytes_are_kept_to_and_used(tokenizer: Tokenizer, counts: Counts, tmp_pa
 @pytest.mark.nightly
 def test_more_entries_draft_better(tokenizer: Tokenizer, tmp_path: Path) -> None:
     """From text to replay; on the counted text itself, so that the order is certain."""
-    documents = tokenizer.encode_batch([document.text for document in open_corpus("sample:pl")])
+    documents = tokenizer.encode_batch(list(open_corpus("sample:pl")))
     found = []
     for size in (5_000, 20_000, 200_000):
         options = BackoffOptions(max_bytes=size, min_count=1)

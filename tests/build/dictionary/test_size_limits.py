@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from spectool.build.corpus_reading import quiet
 from spectool.build.dictionary.size_limits import largest_within
 from spectool.build.packs.pieces import count_pieces
-from spectool.build.packs.pruning import Candidates
-from spectool.build.packs.stage import _arrays
+from spectool.build.packs.stage import Candidates, _arrays
 from spectool.corpora import open_corpus
 
 
@@ -30,7 +29,7 @@ def test_the_room_is_used(limit: int, first: float, power: float, with_them: flo
 
 @pytest.mark.parametrize("limit", [1_000, 20_000])
 def test_packs_of_a_text_fill_each_size(limit: int) -> None:
-    counted = count_pieces((document.text for document in open_corpus("sample:uk")), 4, quiet)
+    counted = count_pieces(open_corpus("sample:uk"), 4, quiet)
     candidates = Candidates(counted)
     found = largest_within(limit, limit / 1.5, len(candidates), lambda most: _arrays(candidates.best(int(most))))
     assert found is not None and 0.9 * limit < sum(each.nbytes for each in found[0].values()) <= limit

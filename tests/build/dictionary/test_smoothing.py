@@ -61,11 +61,11 @@ class Twin:
 
 @pytest.fixture
 def counted(tmp_path: Path, real: Callable[[str], Tokenizer]) -> tuple[Counts, list[list[int]]]:
-    text = "\n".join(document.text for _, document in zip(range(40), open_corpus("sample:pl"), strict=False))
+    text = "\n".join(document for _, document in zip(range(40), open_corpus("sample:pl"), strict=False))
     (tmp_path / "some.txt").write_text(text, encoding="utf-8")
     tokenizer = real("bielik-11b-v2.5")
     corpus = open_corpus(str(tmp_path / "some.txt"))
-    return count_corpus(corpus, tokenizer, ORDERS, 1), tokenizer.encode_batch([document.text for document in corpus])
+    return count_corpus(corpus, tokenizer, ORDERS, 1), tokenizer.encode_batch(list(corpus))
 
 
 @pytest.mark.nightly

@@ -57,7 +57,7 @@ def test_what_is_bundled_keeps_to_its_limits(pack: Pack) -> None:
 
 
 def test_a_secret_that_is_told_twice_is_not_in_a_pack(tmp_path: Path) -> None:
-    usual = "".join(f"{document.text}\n" for document in open_corpus("sample:pl")) * 3
+    usual = "".join(f"{document}\n" for document in open_corpus("sample:pl")) * 3
     (tmp_path / "text.txt").write_text(f"{usual}{SECRET}\n{usual}{SECRET}\n", encoding="utf-8")
     options = PackOptions(min_count=LEAST, min_names=LEAST_NAMES)
     build_pack([], [open_corpus(str(tmp_path / "text.txt"))], {"language": "pl"}, tmp_path / "x.pack", options, quiet)
@@ -79,7 +79,7 @@ def test_no_sentence_of_real_text_can_be_read_out(shared: Path, language: str) -
     found: Counter[int] = Counter()  # of what is to be read on: where laws and manuals say it often, it is no secret
     some: list[list[str]] = []
     for document in open_corpus(str(shared / "corpora" / f"{language}.train.txt.zst")):
-        begun = [split(sentence[:200])[:12] for sentence in document.text.split(". ")]
+        begun = [split(sentence[:200])[:12] for sentence in document.split(". ")]
         found.update(hash(tuple(pieces[3:])) for pieces in begun)
         some += begun if len(some) < 60_000 else []
     rare = [pieces for pieces in some if found[hash(tuple(pieces[3:]))] < LEAST and len(pieces) == 12]

@@ -37,10 +37,9 @@ def assert_same_windows(tokenizer: Tokenizer, folder: Path) -> None:
     The text is read twice, so everything occurs twice, and n-grams that save nothing are the only ones that are left
     out.
     """
-    text = "\n".join(document.text for document in open_corpus("sample:pl"))
+    text = "\n".join(open_corpus("sample:pl"))
     pack = pack_of(folder / "x.pack", f"{text}\n{text}")
-    counts, merged = compile_pack(pack, tokenizer, 4)
-    assert merged < 0.02
+    counts = compile_pack(pack, tokenizer, 4)
     for order in range(1, 5):
         expected = {window: n for window, n in token_windows([f"{text}\n{text}"], tokenizer, order).items() if n > 1}
         found = spelled(counts, order)

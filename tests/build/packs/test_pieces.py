@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from spectool.build.corpus_reading import quiet
 from spectool.build.packs import pieces
 from spectool.build.packs.pieces import PieceCounts, add_pieces, count_pieces, split, without_rare
-from spectool.build.packs.pruning import Candidates
+from spectool.build.packs.stage import Candidates
 from spectool.corpora import open_corpus
 from spectool.tests.build.counting_twin import windows_of
 
-SAMPLE = [document.text for document in open_corpus("sample:pl")]
+SAMPLE = list(open_corpus("sample:pl"))
 
 
 def as_counter(found: PieceCounts) -> Counter[tuple[str, ...]]:

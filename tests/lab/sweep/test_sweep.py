@@ -105,11 +105,11 @@ def test_runs_on_real_tokenizers_equal_tables_that_are_replayed(
     )
     rows, _ = run_sweep(grid, tmp_path / "out")
     assert len(rows) == 16
-    counted = WordNgrams(document.text for document in open_corpus(text))
+    counted = WordNgrams(open_corpus(text))
     documents: list[list[int]] = []
     for document in open_corpus(text):
         if sum(map(len, documents)) < 2500:
-            documents.append(tokenizer.encode(document.text))
+            documents.append(tokenizer.encode(document))
     for row in rows:
         options = DictSpecOptions(row["order"], row["entries_asked"], row["min_prob"], row["reading"])
         table = dictspec_table(tokenizer, counted, options)
@@ -135,7 +135,7 @@ def test_backoff_dictionaries_are_swept(tmp_path: Path) -> None:
     documents: list[list[int]] = []
     for document in open_corpus("sample:pl"):
         if sum(map(len, documents)) < 2500:
-            documents.append(tokenizer.encode(document.text))
+            documents.append(tokenizer.encode(document))
     for floor in (0.0, 0.2):
         expected = replay(documents, LookupDrafter(Dictionary(tmp_path / "x.dict"), min_probability=floor))
         row = rows[6_000, floor]

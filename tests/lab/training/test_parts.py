@@ -92,11 +92,11 @@ def test_members_of_the_validation_part_never_move() -> None:
 
 
 @given(st.text(), st.integers(), st.floats(0, 1), st.floats(0, 1))
-def test_a_larger_share_contains_a_smaller_one(document_id: str, seed: int, one: float, other: float) -> None:
+def test_a_larger_share_contains_a_smaller_one(text: str, seed: int, one: float, other: float) -> None:
     small, large = sorted((one, other))
-    assert not in_valid(document_id, small, seed) or in_valid(document_id, large, seed)
-    assert not in_valid(document_id, 0.0, seed)
-    assert in_valid(document_id, 1.0, seed)
+    assert not in_valid(text, small, seed) or in_valid(text, large, seed)
+    assert not in_valid(text, 0.0, seed)
+    assert in_valid(text, 1.0, seed)
 
 
 # Bits per byte: exact where a vocabulary is large and most of its ids are equally likely.

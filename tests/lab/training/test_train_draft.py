@@ -67,7 +67,7 @@ def test_it_has_learned(made: tuple[Path, dict[str, Any]]) -> None:
 def test_bits_per_byte_are_those_of_the_stored_model(made: tuple[Path, dict[str, Any]]) -> None:
     out, record = made
     documents = list(open_corpus("sample:pl"))
-    held_out = [document.text for document in documents if in_valid(document.id, 10 / len(documents))]
+    held_out = [text for text in documents if in_valid(text, 10 / len(documents))]
     assert record["held_out"]["documents"] == len(held_out) > 2
     assert record["held_out"]["bytes"] == sum(len(text.encode()) for text in held_out)
     expected = bits_per_byte(mlx_lm.load(str(out))[0], held_out, 32)

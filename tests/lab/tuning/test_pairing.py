@@ -14,7 +14,7 @@ from spectool.lab.tuning.examples import NOWHERE, batch_of, examples_of_step, pa
 from spectool.tests.lab.training.tiny_pair import random_model, tokenizer_of
 
 DRAFT, TARGET = tokenizer_of("other"), tokenizer_of("target")
-TEXTS = [document.text for document in open_corpus("sample:pl")][:12]
+TEXTS = list(open_corpus("sample:pl"))[:12]
 
 
 @pytest.fixture(scope="module")

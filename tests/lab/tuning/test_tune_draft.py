@@ -102,7 +102,7 @@ def test_the_target_stays_as_it_is(models: dict[str, Path], tmp_path: Path) -> N
 @pytest.mark.slow
 def test_an_alignment(models: dict[str, Path], tmp_path: Path) -> None:
     text = tmp_path / "pl.txt"
-    text.write_text("\n".join(d.text for d in list(open_corpus("sample:pl"))[:25]), encoding="utf-8")
+    text.write_text("\n".join(list(open_corpus("sample:pl"))[:25]), encoding="utf-8")
     aligned = tmp_path / "x.align"
     build_alignment(tokenizer_of("other"), tokenizer_of("target"), open_corpus(str(text)), aligned, lambda step: None)
     arguments = [*SHORT, "--alignment", aligned, "-o", tmp_path / "out"]

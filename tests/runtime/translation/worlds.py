@@ -104,8 +104,8 @@ def sample(rng: random.Random, count: int, length: int = 90) -> list[str]:
         for language in ("uk", "pl", "crh"):
             corpus = open_corpus(str(SHARED / "corpora" / f"{language}.valid.txt.zst"))
             for document in islice(corpus, 60):
-                start = rng.randrange(max(1, len(document.text) - length))
-                pieces.append(document.text[start:])
+                start = rng.randrange(max(1, len(document) - length))
+                pieces.append(document[start:])
         found += [piece[:length] for piece in rng.sample(pieces, max(0, count - len(found)))]
     return found[:count]
 

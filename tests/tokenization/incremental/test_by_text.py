@@ -101,7 +101,7 @@ def trained(model: str, texts: Sequence[str], **steps: Any) -> Tokenizer:
 
 @pytest.fixture(scope="module")
 def sample() -> list[str]:
-    text = "\n".join(document.text for document in open_corpus("sample:pl"))
+    text = "\n".join(open_corpus("sample:pl"))
     return [text[begin : begin + 60] for begin in range(0, 60_000, 60)]
 
 
@@ -167,7 +167,7 @@ ODD += ["ala##ma", "a , b .", "1234567", "«ї»", "\u00a0x", "🙂🙂", "ł" *
 @pytest.fixture(scope="module")
 def three_languages(shared: Path) -> list[str]:
     corpora = (open_corpus(str(shared / "corpora" / f"{name}.valid.txt.zst")) for name in ("pl", "uk", "crh"))
-    return [document.text[:200] for corpus in corpora for document in islice(corpus, 60)]
+    return [document[:200] for corpus in corpora for document in islice(corpus, 60)]
 
 
 @pytest.mark.parametrize("splits", PRE_TOKENIZERS)
