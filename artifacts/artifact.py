@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import spectool
 from spectool import ArtifactError, escaped_name
 from spectool.artifacts.atomic import atomic_file, require_writable
-from spectool.artifacts.container import Container, open_container, parse_json, write_container
+from spectool.artifacts.container import Container, open_container, write_container
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.numbers import MOST_DIGITS, from_digits
 
@@ -131,10 +131,10 @@ def open_artifact(path: Path) -> Artifact:
     return found(path)
 
 
-def require_replaceable(out: Path, format_name: str, fingerprints: Mapping[str, str] | None = None) -> None:
+def require_replaceable(out: Path, format_name: str, fingerprints: Mapping[str, str]) -> None:
     """Raise an ArtifactError unless an artifact of that format can be written to ``out``, or replace what is there.
 
-    ``fingerprints`` are those of its tokenizers, by role; None while they are not known, which allows any.
+    ``fingerprints`` are those of its tokenizers, by role.
     """
     require_writable(out)
     if not out.exists():
@@ -145,7 +145,7 @@ def require_replaceable(out: Path, format_name: str, fingerprints: Mapping[str, 
         raise ArtifactError(
             f"{out}: exists and is not a whole artifact of spectool. Choose another -o, or remove it first"
         ) from error
-    if found.format != format_name or (fingerprints is not None and found.fingerprints != dict(fingerprints)):
+    if (found.format, found.fingerprints) != (format_name, dict(fingerprints)):
         names = " and ".join(str(tokenizer["name"]) for tokenizer in found.tokenizers.values())
         raise ArtifactError(
             f"{out}: is a {found.format} for {names or 'no tokenizer'}, not replaced by a {format_name} for another. "
@@ -156,6 +156,6 @@ def require_replaceable(out: Path, format_name: str, fingerprints: Mapping[str, 
 def _read(path: Path) -> tuple[Container, Manifest]:
     file = open_container(path)
     try:
-        return file, Manifest.of(parse_json(file.manifest))
+        return file, Manifest.from_json(file.manifest)
     except (ValueError, TypeError, RecursionError) as error:
         raise ArtifactError(f"{path}: not a manifest of spectool ({error}). Build the artifact again") from error

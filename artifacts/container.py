@@ -25,7 +25,6 @@ _DTYPES = {"U8": "uint8", "U16": "uint16", "U32": "uint32", "I32": "int32", "I64
 _NAMES = {np.dtype(kind): name for name, kind in _DTYPES.items()}
 _SIZE = 8  # bytes of the size, and what the data is aligned to
 _ZEROS = "0" * 64
-_BLOCK = 16 << 20  # bytes that are hashed between two chances to interrupt
 
 
 @dataclass(frozen=True)
@@ -110,24 +109,6 @@ def read_header(path: Path) -> tuple[dict[str, Any], int]:
         return json.loads(file.read(size)), _SIZE + size
 
 
-def parse_json(text: str | bytes) -> Any:
-    """The value of JSON from anyone.
-
-    Raises:
-        ValueError: It is not JSON, or has numbers or text that readers of JSON do not agree on.
-        RecursionError: It is too deep.
-    """
-    value = json.loads(text, parse_int=_number, parse_float=_number, parse_constant=_number)
-    json.dumps(value, ensure_ascii=False).encode()  # a lone surrogate cannot be printed
-    return value
-
-
-def _number(digits: str) -> int | float:
-    if not abs(value := float(digits)) < 1 << 63:
-        raise ValueError(f"{digits[:20]} is no number of 64 bits")
-    return int(digits) if digits.lstrip("-").isdigit() else value
-
-
 def _array(entry: Mapping[str, Any], data: NDArray[np.uint8], start: int) -> NDArray[Any]:
     """The array that an entry of a checked header describes, mapped."""
     kind, axes, (begin, end) = entry["dtype"], len(entry["shape"]), entry["data_offsets"]
@@ -139,6 +120,5 @@ def _array(entry: Mapping[str, Any], data: NDArray[np.uint8], start: int) -> NDA
 def _digest(header: bytes, content: Iterable[NDArray[np.uint8]]) -> str:
     digest = hashlib.sha256(header)
     for part in content:
-        for begin in range(0, len(part), _BLOCK):
-            digest.update(part[begin : begin + _BLOCK].data)
+        digest.update(part.data)
     return digest.hexdigest()

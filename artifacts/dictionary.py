@@ -14,10 +14,8 @@ because a dictionary may come from anyone, with a matching checksum.
 """
 
 import zlib
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -45,15 +43,6 @@ class Match(NamedTuple):
     token: int  # id to propose
     probability: float  # of this token in the corpus, in steps of 1/256
     length: int  # number of context tokens that matched
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One entry of a dictionary."""
-
-    context: Sequence[int]  # token ids, oldest first
-    token: int  # id to propose after it
-    probability: float  # of this token, 0..1
 
 
 class Dictionary(Artifact):
@@ -141,23 +130,9 @@ class Dictionary(Artifact):
             node = place + 1
             if (entry := entries[node]) != _NOWHERE:
                 found, length = entry, depth
-        return None if found == _NOWHERE else Match(*self._proposal(found), length)
-
-    def entry(self, number: int) -> Entry:
-        """The entry with a number from 0 to ``len(self) - 1``."""
-        node, context = int(self._nodes[number]), list[int]()
-        while node:
-            context.append(int(self.alphabet[self._ranks[node - 1]]))
-            node = bisect_right(self._first, node - 1) - 1  # its parent
-        return Entry(context, *self._proposal(number))
-
-    @cached_property
-    def _nodes(self) -> NDArray[np.int64]:
-        """The node where the context of each entry ends."""
-        return np.flatnonzero(np.asarray(self._entry) != _NOWHERE)
-
-    def _proposal(self, number: int) -> tuple[int, float]:
-        return self._next_token[number], (self._probability[number] + 1) * PROBABILITY_STEP
+        if found == _NOWHERE:
+            return None
+        return Match(self._next_token[found], (self._probability[found] + 1) * PROBABILITY_STEP, length)
 
 
 def dictionary_arrays(

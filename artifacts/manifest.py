@@ -33,12 +33,16 @@ class Manifest:
         return json.dumps(asdict(self), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
     @classmethod
-    def of(cls, value: Any) -> "Manifest":
-        """The manifest that a value from JSON is, which may come from anyone.
+    def from_json(cls, text: str | bytes) -> "Manifest":
+        """The manifest that JSON from anyone is.
 
         Raises:
+            ValueError: It is not JSON, or has numbers or text that readers of JSON do not agree on.
+            RecursionError: It is too deep.
             TypeError: A part that readers rely on is missing or has another type, or there is another part.
         """
+        value = json.loads(text, parse_int=_number, parse_float=_number, parse_constant=_number)
+        json.dumps(value, ensure_ascii=False).encode()  # a lone surrogate cannot be printed
         keys = [each.name for each in fields(cls)]
         if wrong := sorted(set(keys) ^ set(value if isinstance(value, dict) else ())):
             raise TypeError(f"expected the keys {', '.join(keys)}, got others or none: {', '.join(wrong[:3])}")
@@ -52,6 +56,12 @@ class Manifest:
         texts = {"corpus": str, "documents": int, "characters": int, "repaired": dict, "packs": list}
         _expect_types("the inputs", manifest.inputs, texts, optional=True)
         return manifest
+
+
+def _number(digits: str) -> int | float:
+    if not abs(value := float(digits)) < 1 << 63:
+        raise ValueError(f"{digits[:20]} is no number of 64 bits")
+    return int(digits) if digits.lstrip("-").isdigit() else value
 
 
 def _expect_types(what: str, value: Any, types: Mapping[str, type], optional: bool = False) -> None:

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from spectool.artifacts.container import parse_json
 from spectool.artifacts.manifest import Manifest
 
 RECORD, FORMAT, VERSION = "pruning.json", "spectool-pruned-draft", 2
@@ -13,7 +12,7 @@ _FEWEST = 300  # places at which it has guessed, below which its honesty is not 
 def read_record(model: Path) -> Manifest | None:
     """What is recorded of a model in a directory; None where nothing is, or nothing that can be read."""
     try:
-        return Manifest.of(parse_json((model / RECORD).read_bytes()))
+        return Manifest.from_json((model / RECORD).read_bytes())
     except (OSError, ValueError, TypeError, RecursionError):
         return None
 

@@ -44,7 +44,7 @@ def pack(
     corpora = [open_text(source) for source in sources if not source.endswith(".pack")]
     inherited = [line for each in packs for line in each.manifest.inputs.get("credits", [])]
     about = {"language": language, "credits": list(dict.fromkeys([*inherited, *credits]))}
-    require_replaceable(out, Pack.format)
+    require_replaceable(out, Pack.format, {})
     manifest = build_pack(packs, corpora, about, out, PackOptions(**options), say)
     print_result(out, manifest, as_json)
     say_next(["build-dict", "--tokenizer", "MODEL", "--pack", str(out)], "-o …")

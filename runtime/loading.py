@@ -1,6 +1,5 @@
 """Models, tokenizers and drafters from the names that a user gives."""
 
-import json
 import os
 import shlex
 import warnings
@@ -14,8 +13,7 @@ from spectool import ArtifactError, RuntimeUnsupported, SpectoolError, Tokenizer
 from spectool.artifacts.artifact import read_manifest
 from spectool.artifacts.default_paths import AUTO, default_path, draft_path, find_artifact, find_draft
 from spectool.artifacts.dictionary import Dictionary
-from spectool.artifacts.manifest import Manifest
-from spectool.artifacts.pruned_draft import honesty_of
+from spectool.artifacts.pruned_draft import honesty_of, read_record
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tokenization.hub_names import cached_snapshot, fetch, looks_like_hub_id, require_on_hub
@@ -293,8 +291,7 @@ def prepared_draft(target: Tokenizer) -> str:
     """The name of the draft model in the user's cache that was last aligned with a target; else RuntimeUnsupported."""
     drafts = dict[str, str]()
     for record in _oldest_first(draft_path("").glob("[!.]*/pruning.json")):
-        with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
-            manifest = Manifest.of(json.loads(record.read_text(encoding="utf-8")))
+        if (manifest := read_record(record.parent)) and "pruned" in manifest.fingerprints:
             drafts[manifest.fingerprints["pruned"]] = record.parent.name
     path = alignment_for(target, lambda draft: draft["fingerprint"] in drafts)
     if path is None:

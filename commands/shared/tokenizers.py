@@ -10,7 +10,6 @@ from pathlib import Path
 
 from spectool import TokenizerError
 from spectool.artifacts.artifact import require_replaceable
-from spectool.artifacts.atomic import require_writable
 from spectool.artifacts.default_paths import default_path, digest
 from spectool.artifacts.dictionary import Dictionary
 from spectool.commands.shared.console import say
@@ -57,13 +56,9 @@ def open_tokenizers(format_name: str, out: Path | None, **names: str) -> list[To
 
     Without ``out``, the stage writes in the user's cache, under a name that depends on the tokenizers.
     """
-    if out is None:
-        require_writable(default_path("new"))
-    else:
-        require_replaceable(out, format_name)
     opened = {role: tokenizer_with_notes(name) for role, name in names.items()}
-    if out is not None:
-        require_replaceable(out, format_name, {role: each.fingerprint for role, each in opened.items()})
+    fingerprints = {role: each.fingerprint for role, each in opened.items()}
+    require_replaceable(out or default_path("new"), format_name, fingerprints)
     return list(opened.values())
 
 

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
 from spectool.artifacts.default_paths import find_artifact
-from spectool.artifacts.dictionary import Dictionary, Entry
+from spectool.artifacts.dictionary import Dictionary
 from spectool.commands.inspect import explain
 from spectool.tests.artifacts.parts import edit_manifest
 from spectool.tests.build.dictionaries import written
@@ -68,7 +68,7 @@ def dictionary_of(path: Path, tokenizer: Any, entries: list[tuple[str, str, floa
     rows = []
     for context, following, probability in entries:
         (ids, whole) = tokenizer.encode_after_space([context, context + following])
-        rows.append(Entry(ids, whole[len(ids)], probability))
+        rows.append((ids, whole[len(ids)], probability))
     return written(path, rows, tokenizer.identity, {"method": "backoff"})
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from spectool.artifacts.dictionary import Entry
 from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tests.build.dictionaries import written
@@ -23,7 +22,7 @@ def dictionary_of(text: Sequence[int], *, vocabulary: int = 256, seed: int = 0) 
         for cut in range(1, len(window)):
             following[tuple(window[:cut])][window[cut]] += 1
     entries = [
-        Entry(context, token, times / counts.total())
+        (context, token, times / counts.total())
         for context, counts in following.items()
         for token, times in counts.most_common(1)
     ]

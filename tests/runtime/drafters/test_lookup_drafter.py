@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from spectool.artifacts.dictionary import Dictionary, Entry
+from spectool.artifacts.dictionary import Dictionary
 from spectool.runtime.drafters.drafter import Drafter, Proposal
 from spectool.runtime.drafters.lookup import FROM_TEXT, LookupDrafter
-from spectool.tests.build.dictionaries import written
+from spectool.tests.build.dictionaries import Row, written
 
-CHAIN = [Entry((1,), 2, 0.5), Entry((2,), 3, 0.5), Entry((1, 2), 4, 0.75), Entry((4,), 1, 0.25)]
+CHAIN = [((1,), 2, 0.5), ((2,), 3, 0.5), ((1, 2), 4, 0.75), ((4,), 1, 0.25)]
 
 
-def opened(path: Path, entries: Sequence[Entry]) -> Dictionary:
+def opened(path: Path, entries: Sequence[Row]) -> Dictionary:
     return written(path, entries, {"name": "small", "fingerprint": "a" * 64, "size": 100})
 
 
@@ -102,7 +102,7 @@ def test_history_alone_needs_one_repeated_token() -> None:
     assert proposed(drafter) == []
 
 
-OTHER_CHAIN = [Entry((1,), 3, 0.5), Entry((4,), 7, 0.75), Entry((3, 2), 1, 1.0), Entry((7,), 1, 0.125)]
+OTHER_CHAIN = [((1,), 3, 0.5), ((4,), 7, 0.75), ((3, 2), 1, 1.0), ((7,), 1, 0.125)]
 
 
 @pytest.fixture
