@@ -101,8 +101,8 @@ def guesses_of(directory: Path, texts: Sequence[str]) -> dict[str, Any]:
 
 def in_form(directory: Path, bits: int) -> dict[str, Any]:
     """Give a model's directory weights of that many bits; see `prune_model` for what this returns."""
+    from spectool.measure.forms import convert, save_weights
     from spectool.runtime.loading import load_model
-    from spectool.runtime.weight_forms import convert, save_weights
 
     say(f"giving the weights {bits} bits")
     model = load_model(str(directory))[0]

@@ -20,12 +20,11 @@ from spectool.measure.predict import Text
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.loading import load_model
-from spectool.runtime.weight_forms import quantised
 from spectool.tests.build.test_pruning import make_model
 from spectool.tokenization.opening import open_tokenizer
 
 SEED = random.SystemRandom().randrange(10**6)
-TEXTS = [document.text[:300] for document in open_corpus("sample:pl")][:20]
+TEXTS = [document[:300] for document in open_corpus("sample:pl")][:20]
 
 
 class Oracle:
@@ -121,5 +120,5 @@ def test_the_fastest_form_that_guesses_the_same_is_kept(
         assert in_form(tmp_path / "copy", bits) == {"bits": bits, "bytes": found["bytes"]}
     mine, theirs = (dict(tree_flatten(load_model(str(each))[0].parameters())) for each in (folder, tmp_path / "copy"))
     assert all(mx.array_equal(mine[name], theirs[name]) for name in mine | theirs)
-    if quantised(load_model(str(folder))[0]):
+    if forms.quantised(load_model(str(folder))[0]):
         assert forms.keep_fastest(folder, TEXTS[:1], print) == {}
