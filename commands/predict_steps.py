@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import click
+from tqdm import tqdm
 
 from spectool.artifacts.default_paths import find_artifact
 from spectool.artifacts.dictionary import Dictionary
 from spectool.build.corpus_reading import encode_text, with_progress
-from spectool.commands.shared.console import open_text, progress, say, show
+from spectool.commands.shared.console import open_text, say, show
 from spectool.commands.shared.display import by_drafter
 from spectool.commands.shared.tokenizers import named_tokenizer, own_tokenizer
 from spectool.corpora import sample_names
@@ -61,7 +62,7 @@ class Prediction:
         say(f"opening {self.tokenizer}" if self.tokenizer else "opening the dictionary's tokenizer")
         target = named_tokenizer(self.tokenizer) if self.tokenizer else own_tokenizer(found[0])
         limit = self.max_tokens or (_ASKED if self.draft_model else _TOKENS if machines else 0)
-        documents = (document.text for document in with_progress(text))
+        documents = with_progress(text)
         texts = [Text((), ids) for ids in encode_text(target, documents, limit)]
         least = _CAUTIOUS if self.min_probability is None and not machines else self.min_probability
         made = load_drafter(target, dictionary=self.dictionaries, history=self.history, min_probability=least)
@@ -134,8 +135,8 @@ def _forecasts(texts: Sequence[Text], ways: Ways, machines: Mapping[str, Machine
     """What each way of drafting gains, by way and machine."""
     steps = sum(len(text.output) for text in texts) * len(machines)
     steps *= sum(1 if model is None else 2 for _, model in ways.values())
-    with progress("replaying", steps, "tokens") as update:
-        forecast = partial(predict, texts, progress=update)
+    with tqdm(total=steps, desc="replaying", unit=" tokens", unit_scale=True, disable=None) as bar:
+        forecast = partial(predict, texts, progress=bar.update)
         return {
             way: {name: forecast(machine, *drafters) for name, machine in machines.items()}
             for way, drafters in ways.items()

@@ -4,7 +4,7 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import zip_longest
@@ -38,15 +38,6 @@ def model_of(tokenizer: str, otherwise: str) -> str:
     """The model that a tokenizer was opened from, or ``otherwise`` if it is only a tokenizer."""
     path = Path(tokenizer)
     return otherwise if path.exists() and not (path / "config.json").is_file() else tokenizer
-
-
-@contextmanager
-def progress(title: str, total: float, unit: str) -> Iterator[Callable[[float], object]]:
-    """A function to call with the amount done since the last call, which a terminal shows as a bar."""
-    from tqdm import tqdm
-
-    with tqdm(total=total, desc=title, unit=f" {unit}", unit_scale=total >= 1000, disable=None) as bar:
-        yield bar.update
 
 
 def open_text(spec: str) -> Corpus:

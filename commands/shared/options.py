@@ -1,12 +1,16 @@
-"""Options that several commands share, the types of their values, and how help texts list options."""
+"""Options that several commands share, the types of their values, and how help texts list options and commands."""
 
+import io
 import json
 import math
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial, reduce
+from itertools import chain
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import click
@@ -109,6 +113,40 @@ class SectionedCommand(click.Command):
         for heading, records in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(records)
+
+
+class LazyGroup(click.Group):
+    """A group that imports the module of a command when it is needed, so help and offline stages never import mlx."""
+
+    def __init__(
+        self, name: str | None, *, purposes: Mapping[str, list[str]], modules: Mapping[str, str], **others: Any
+    ) -> None:
+        """List the names of commands under ``purposes``; ``modules`` are those that are not of that name here."""
+        imported_later: Any = dict.fromkeys(chain.from_iterable(purposes.values()))
+        super().__init__(name, imported_later, **others)
+        self._purposes, self._modules = purposes, modules
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command line, whose output has escapes for what its encoding lacks."""
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")
+        return super().main(*args, **kwargs)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands by what they are for."""
+        for purpose, names in self._purposes.items():
+            with formatter.section(purpose):
+                formatter.write_dl([(name, self._imported(name).get_short_help_str(200)) for name in names])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, imported."""
+        return self._imported(cmd_name) if cmd_name in self.commands else None
+
+    @guarded()
+    def _imported(self, name: str) -> click.Command:
+        function = name.replace("-", "_")
+        command: click.Command = resolve_name(f"{self._modules.get(name, f'spectool.commands.{function}')}:{function}")
+        return command
 
 
 def _text_of(path: str) -> str:
