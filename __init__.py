@@ -36,17 +36,13 @@ class RuntimeUnsupported(SpectoolError):
     """A model, cache or option that the runtime cannot serve without changing the output."""
 
 
-class MissingExtra(SpectoolError):
-    """A command needs packages that were not installed, because only one of spectool's extras brings them."""
-
-
 def require_extra(extra: str, what: str) -> None:
-    """Raise a `MissingExtra` unless the packages of an extra are there that ``what`` needs, as the user typed it."""
+    """Raise a SpectoolError unless the packages of an extra are there that ``what`` needs, as the user typed it."""
     from importlib.util import find_spec
 
     if not all(find_spec(module) for module in _EXTRAS[extra]):
         packages = ", ".join(_EXTRAS[extra])
-        raise MissingExtra(f"{what} needs {packages}. Install what is missing: pip install 'spectool[{extra}]'")
+        raise SpectoolError(f"{what} needs {packages}. Install what is missing: pip install 'spectool[{extra}]'")
 
 
 def escaped_name(name: str | os.PathLike[str]) -> str:

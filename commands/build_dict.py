@@ -1,5 +1,6 @@
 """The command ``build-dict``."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -48,13 +49,16 @@ def build_dict(
     counted = [open_pack(name) for name in packs]
     options = options_for(source, max_bytes)
     (target,) = open_tokenizers(Dictionary.format, out, target=tokenizer)
-    names = [*(pack.path.name for pack in counted), *filter(None, [corpus])]
-    places = [*map(place_of_pack, packs), *map(place_of, filter(None, [corpus]))]
-    name = f"{slug('-'.join(names))}.{target.fingerprint[:8]}.backoff-{digest(options, *places)}.dict"
-    path = out or default_path(name)
+    path = out or dictionary_path(target.fingerprint, max_bytes, packs, [corpus] if corpus else [])
     manifest = count_and_build(target, source, path, options, say, counted)
     print_result(path, manifest, as_json)
     say_next(["generate", "--model", model_of(tokenizer, "MODEL"), "--dict", str(path)])
+
+
+def dictionary_path(fingerprint: str, max_bytes: int, packs: Sequence[str], corpora: Sequence[str]) -> Path:
+    """Where the dictionary of some packs and texts for a tokenizer is in the user's cache."""
+    places = [*map(place_of_pack, packs), *map(place_of, corpora)]
+    return default_path(f"{slug('-'.join([*packs, *corpora]))}-{digest(max_bytes, *places)}.{fingerprint[:8]}.dict")
 
 
 def place_of_pack(name: str) -> str:

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,8 +50,7 @@ def inspect(path: str, lookup: str | None, tokenizer: str | None, as_json: bool)
         say(f"opening {path}")
         _show_tokenizer(named_tokenizer(find_draft(path)), as_json)
         return
-    facts = {each.name: getattr(opened.manifest, each.name) for each in fields(opened.manifest)}
-    facts |= {"bytes": file.stat().st_size, "sha256": opened.file.sha256}
+    facts = asdict(opened.manifest) | {"bytes": file.stat().st_size, "sha256": opened.file.sha256}
     if lookup is not None:
         target = named_tokenizer(tokenizer) if tokenizer else own_tokenizer(opened)
         rebuild = f"spectool build-dict --tokenizer {shlex.quote(target.name)} …"

@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import click
 
 from spectool import ArtifactError, CorpusError, SpectoolError
-from spectool.artifacts.alignment import Alignment
 from spectool.artifacts.alignment_report import require_checked
 from spectool.artifacts.artifact import open_artifact, read_manifest
 from spectool.artifacts.default_paths import AUTO, default_path, digest, draft_path, place_of, slug
@@ -27,7 +26,7 @@ from spectool.build.packs import bundled_packs
 from spectool.build.packs.stage import count_and_build, described, open_pack
 from spectool.build.pruning.stage import prune_model
 from spectool.commands.bench import drafter_of
-from spectool.commands.build_dict import options_for, place_of_pack
+from spectool.commands.build_dict import dictionary_path, options_for
 from spectool.commands.doctor import measured
 from spectool.commands.prune_draft import draft_name, guesses_of, model_directory
 from spectool.commands.shared.console import open_text, say, show
@@ -90,11 +89,10 @@ class Setup:
             deque(islice(open_text(spec), _READ_FIRST), maxlen=0)  # says which files are left out
         for name in filter(None, [self.model, named]):  # before one is fetched
             local_model(name)
-        self.target, self.loaded = open_tokenizer(self.model), load_model(self.model, lazy=True)[0]
+        self.target, self.loaded = named_tokenizer(self.model), load_model(self.model, lazy=True)[0]
         draft = self._fitting(named) if named else None
         say("This takes some minutes, longer with a slow model. Close other programs, because passes are timed.")
         say("You can stop with Ctrl-C and continue later with the same command, which keeps what is finished.")
-        named_tokenizer(self.model)  # for `inspect`
         for name, pack in packs.items():
             self._dictionary(name, [pack], None)
         for text in self.corpora:
@@ -148,10 +146,10 @@ class Setup:
         self.steps.append({"step": name, "made": str(what), "kept": kept})
 
     def _dictionary(self, source: str, packs: Sequence[Pack], corpus: Corpus | None) -> None:
-        place = place_of_pack(source) if corpus is None else place_of(source)
-        path = default_path(f"{slug(source)}-{digest(place)}.{self.target.fingerprint[:8]}.dict")
+        options, sources = options_for(corpus), ([source], []) if corpus is None else ([], [source])
+        path = dictionary_path(self.target.fingerprint, options.max_bytes, *sources)
         inputs = {"packs": described(packs)} if corpus is None else {"files": corpus.describe_inputs()}
-        make = partial(count_and_build, self.target, corpus, path, options_for(corpus), say, packs)
+        make = partial(count_and_build, self.target, corpus, path, options, say, packs)
         self._step("build-dict", path.name, _is_made_from(_manifest(path), inputs), make)
 
     def _prepare(self, name: str, draft: Tokenizer, packs: Sequence[Pack]) -> str:
@@ -191,10 +189,8 @@ class Setup:
         pruned = open_tokenizer(path)
         sides = {"draft": pruned.fingerprint, "target": self.target.fingerprint}
         aligned = default_path(f"{sides['draft'][:8]}-{sides['target'][:8]}.align")
-        manifest = _manifest(aligned)
-        kept = _is_made_from(manifest, {}, **sides) and manifest.version == Alignment.version
         align = partial(build_alignment, pruned, self.target, open_corpus(text), aligned, say)
-        self._step("align", aligned.name, kept, align)
+        self._step("align", aligned.name, _is_made_from(_manifest(aligned), {}, **sides), align)
         require_checked(aligned, read_manifest(aligned))  # one of an earlier run may have failed
         return used
 
@@ -293,7 +289,7 @@ def _manifest(path: Path) -> Manifest | None:
     return None
 
 
-def _is_made_from(manifest: Manifest | None, inputs: dict[str, Any], **fingerprints: str) -> TypeGuard[Manifest]:
+def _is_made_from(manifest: Manifest | None, inputs: dict[str, Any], **fingerprints: str) -> bool:
     """Whether an artifact is there that was made from these inputs, for these tokenizers."""
     return (
         manifest is not None

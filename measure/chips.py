@@ -11,8 +11,8 @@ timed a model, its pass is a range, by bandwidth and a time for each pass:
 import re
 import tomllib
 from functools import cache
-from importlib.resources import files
 from itertools import product
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -61,7 +61,7 @@ class ChipCosts(BaseModel):
 
 def published() -> list[ChipCosts]:
     """The table."""
-    lines = (files("spectool.measure") / "chips.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = Path(__file__).with_name("chips.jsonl").read_text(encoding="utf-8").splitlines()
     return [ChipCosts.model_validate_json(line) for line in lines]
 
 
@@ -100,7 +100,7 @@ def read_bits(bits: int, mode: str) -> float:
 @cache
 def known() -> dict[str, Any]:
     """The figures."""
-    return tomllib.loads((files("spectool.measure") / "bandwidth.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(Path(__file__).with_name("bandwidth.toml").read_text(encoding="utf-8"))
 
 
 def pass_seconds(chip: str, weights: float) -> list[float]:

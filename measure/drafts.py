@@ -13,7 +13,7 @@ import shlex
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from spectool import SpectoolError
@@ -83,7 +83,7 @@ class Advice(NamedTuple):
 @cache
 def table() -> tuple[list[Draft], dict[str, float]]:
     """The draft models, and how often look-ups are right by language."""
-    found = tomllib.loads((files("spectool.measure") / "drafts.toml").read_text(encoding="utf-8"))
+    found = tomllib.loads(Path(__file__).with_name("drafts.toml").read_text(encoding="utf-8"))
     return [Draft(**each) for each in found["drafts"]], found["look_ups"]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import spectool
-from spectool import MissingExtra, require_extra
+from spectool import SpectoolError, require_extra
 from spectool.runtime.demo_models import demo_path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -95,5 +95,5 @@ def test_what_is_missing_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) ->
     require_extra("lab", "spectool lab tables")
     monkeypatch.setitem(sys.modules, "scipy", None)
     require_extra("parquet", "pl.parquet")
-    with pytest.raises(MissingExtra, match=r"^spectool lab tables needs .*: pip install 'spectool\[lab\]'$"):
+    with pytest.raises(SpectoolError, match=r"^spectool lab tables needs .*: pip install 'spectool\[lab\]'$"):
         require_extra("lab", "spectool lab tables")

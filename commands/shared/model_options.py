@@ -105,18 +105,6 @@ DRAFT_SOURCES = {
 drafter_options = option_group(*DRAFT_SOURCES.values())
 """What drafts, which `sources_of` takes."""
 
-drafting_options = option_group(
-    drafter_options,
-    _drafting(
-        "--num-draft-tokens",
-        type=DraftLength(0, LONGEST_DRAFT),
-        default="auto",
-        help="Maximum number of draft tokens per pass; 0 decodes plainly, auto finds the fastest.",
-    ),
-    _drafting("--measure/--no-measure", default=True, help="Time the model's passes when it first drafts here."),
-)
-"""The same, and how much is drafted."""
-
 running_options = option_group(
     model_option,
     path_option("--adapter-path", metavar="DIR", help="LoRA adapter of the model, as for mlx-lm.", heading="Model"),
@@ -129,7 +117,14 @@ running_options = option_group(
         metavar="JSON",
         help='Variables of the chat template, such as {"enable_thinking": false}.',
     ),
-    drafting_options,
+    drafter_options,
+    _drafting(
+        "--num-draft-tokens",
+        type=DraftLength(0, LONGEST_DRAFT),
+        default="auto",
+        help="Maximum number of draft tokens per pass; 0 decodes plainly, auto finds the fastest.",
+    ),
+    _drafting("--measure/--no-measure", default=True, help="Time the model's passes when it first drafts here."),
     option(
         "--kv-bits",
         type=click.Choice([2, 3, 4, 6, 8]),

@@ -30,7 +30,7 @@ def test_texts_of_the_same_name_make_two_dictionaries(
         (tmp_path / folder / "texts" / "a.txt").write_text(f"Most w {folder}. " * 9)
         asked = ("build-dict", "--tokenizer", demo_path("target"), "--corpus", tmp_path / folder / "texts")
         assert run(*asked).exit_code == 0
-    assert len(list(cache.glob("texts.*.dict"))) == 2
+    assert len(list(cache.glob("texts-*.dict"))) == 2
     monkeypatch.chdir(tmp_path / "law")
     assert [slug(name) for name in (".", "texts/..", "../law")] == ["law"] * 3, (
         "a name that begins with a dot is hidden"
