@@ -131,10 +131,10 @@ def open_artifact(path: Path) -> Artifact:
     return found(path)
 
 
-def require_replaceable(out: Path, format_name: str, fingerprints: Mapping[str, str]) -> None:
+def require_replaceable(out: Path, format_name: str, fingerprints: Mapping[str, str] | None = None) -> None:
     """Raise an ArtifactError unless an artifact of that format can be written to ``out``, or replace what is there.
 
-    ``fingerprints`` are those of its tokenizers, by role.
+    ``fingerprints`` are those of its tokenizers, by role; None while they are not known, which allows any.
     """
     require_writable(out)
     if not out.exists():
@@ -145,7 +145,7 @@ def require_replaceable(out: Path, format_name: str, fingerprints: Mapping[str, 
         raise ArtifactError(
             f"{out}: exists and is not a whole artifact of spectool. Choose another -o, or remove it first"
         ) from error
-    if (found.format, found.fingerprints) != (format_name, dict(fingerprints)):
+    if found.format != format_name or (fingerprints is not None and found.fingerprints != dict(fingerprints)):
         names = " and ".join(str(tokenizer["name"]) for tokenizer in found.tokenizers.values())
         raise ArtifactError(
             f"{out}: is a {found.format} for {names or 'no tokenizer'}, not replaced by a {format_name} for another. "

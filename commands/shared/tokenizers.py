@@ -56,9 +56,10 @@ def open_tokenizers(format_name: str, out: Path | None, **names: str) -> list[To
 
     Without ``out``, the stage writes in the user's cache, under a name that depends on the tokenizers.
     """
+    out = out or default_path("new")
+    require_replaceable(out, format_name)
     opened = {role: tokenizer_with_notes(name) for role, name in names.items()}
-    fingerprints = {role: each.fingerprint for role, each in opened.items()}
-    require_replaceable(out or default_path("new"), format_name, fingerprints)
+    require_replaceable(out, format_name, {role: each.fingerprint for role, each in opened.items()})
     return list(opened.values())
 
 
