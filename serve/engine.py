@@ -18,7 +18,7 @@ from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.loop import Loop
 from spectool.runtime.decoding.text import Text
 from spectool.runtime.drafters.drafter import Cycle
-from spectool.runtime.groups.rank_0 import leader_of, make_prompt_cache
+from spectool.runtime.groups.rank_0 import make_prompt_cache
 from spectool.runtime.mlx_lm_compat import wired_limit
 from spectool.runtime.policy.costs import new_policy
 from spectool.runtime.policy.policy import Policy
@@ -90,7 +90,6 @@ class Engine:
     def _run(self) -> None:
         try:
             self.model = LoadedModel(self._options, self._make_drafter)
-            self._leader = leader_of(self.model.model)
             most_bytes, quarter = self._options.prompt_cache_bytes, free_memory(self.model.model) // 4
             self._room = 2 * quarter  # for the caches of texts that are written
             self._caches = PromptCaches(self._options.prompt_cache_size, quarter if most_bytes is None else most_bytes)
@@ -110,13 +109,9 @@ class Engine:
         refusal = RequestRefused(503, STOPPING if self.failure is None else f"the server has failed: {self.failure}")
         for answer in (*self._writing.values(), *self._waiting):
             answer.deliver(refusal)
-        if self._leader is not None:
-            self._leader.stop()
 
     def _answer(self) -> None:
         while True:
-            if self._leader is not None and not (self._waiting or self._writing):
-                self._leader.let_sleep()
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._writing or self._stopping)
                 # They would pile up behind others.

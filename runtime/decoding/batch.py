@@ -14,7 +14,6 @@ from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.decoding.streaming import encode_prompt, require_grammar, text_ends
 from spectool.runtime.decoding.text import Text
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet
-from spectool.runtime.groups.rank_0 import let_others_sleep
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, wired_limit
 from spectool.runtime.policy.costs import policy_for
 from spectool.runtime.policy.policy import Policy
@@ -136,5 +135,4 @@ def batch_generate(
     finally:
         for text in places:
             loop.remove(text)
-        let_others_sleep(model)
     return made

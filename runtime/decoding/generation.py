@@ -10,7 +10,7 @@ from spectool.runtime.caches.leaves import lengths, require_cache_of, require_qu
 from spectool.runtime.decoding.loop import Loop
 from spectool.runtime.decoding.settings import GenerationSettings
 from spectool.runtime.decoding.text import Text
-from spectool.runtime.groups.rank_0 import let_others_sleep, make_prompt_cache
+from spectool.runtime.groups.rank_0 import make_prompt_cache
 from spectool.runtime.mlx_lm_compat import generation_stream
 from spectool.runtime.mlx_lm_compat.pass_size import warn_where_drafts_end
 from spectool.runtime.policy.costs import policy_for
@@ -75,7 +75,6 @@ def generate_step(
             loop.remove(text)
             if (given := settings.get("prompt_cache")) is not None:
                 given[:] = text.cache  # entries may have been quantised
-            let_others_sleep(model)
 
     begun = steps()
     next(begun)

@@ -1,4 +1,4 @@
-"""How the ranks of a group meet: as the same versions, with the same model, and then with messages and passes."""
+"""How the ranks of a group meet: as the same versions, with the same model, and then in passes."""
 
 import json
 import os
@@ -12,14 +12,13 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
+from numpy.typing import NDArray
 
 from spectool import RuntimeUnsupported, SpectoolError
 from spectool.runtime.groups.watch import Watch, addresses_of_ranks
 from spectool.runtime.per_model import once_per_model
 
-_NUMBERS = 256  # of a message, the first of which says how many bytes follow
-_FIRST_BYTES = 4 * (_NUMBERS - 1)
-_MOST_BYTES = 1 << 30
+_MOST_BYTES = 1 << 20  # that a rank says of itself
 _CONFIGURATIONS = ("config.json", "hf_quant_config.json")
 _SAMPLES, _SAMPLE_BYTES = 16, 4096  # of a file of weights
 
@@ -46,13 +45,12 @@ def joined() -> Watch:
     """The watch over `world`, which has met; RuntimeUnsupported for other versions, or one that cannot reach rank 0."""
     group = world()
     watch = Watch(group.rank(), addresses_of_ranks())
-    meeting = Meeting(group, watch)
     versions = ", ".join(f"{name} {version(name)}" for name in ("spectool", "mlx", "mlx-lm"))
-    met = meeting.gathered(versions, watch.listen() if group.rank() == 0 else None)
+    met = gathered(watch, versions, watch.listen() if group.rank() == 0 else None)
     for rank, (found, _) in enumerate(met):
         if found != met[0][0]:
             raise RuntimeUnsupported(f"rank {rank} has {found}, and rank 0 {met[0][0]}. Install the same everywhere")
-    for rank, (connected,) in enumerate(meeting.gathered(group.rank() == 0 or watch.connect(met[0][1]))):
+    for rank, (connected,) in enumerate(gathered(watch, group.rank() == 0 or watch.connect(met[0][1]))):
         if not connected:
             at = " or ".join(f"{host}:{port}" for host, port in met[0][1]["addresses"]) or "any address"
             raise RuntimeUnsupported(
@@ -63,46 +61,29 @@ def joined() -> Watch:
     return watch
 
 
-class Meeting:
-    """Messages between the ranks of a group. Nothing of MLX is under way when one is sent."""
+def gathered(watch: Watch, *own: Any) -> list[list[Any]]:
+    """What each rank gives, by rank; as JSON has it. A SpectoolError if one is gone, or computes something else."""
+    given = np.frombuffer(json.dumps(own).encode(), np.uint8)
+    sizes = _of_each(watch, np.array([given.size]))[:, 0].tolist()
+    with suppress(ValueError):
+        if max(sizes) <= _MOST_BYTES:
+            rows = _of_each(watch, np.pad(given, (0, max(sizes) - given.size)))
+            return [json.loads(row[:size].astype(np.uint8).tobytes()) for row, size in zip(rows, sizes, strict=True)]
+    raise SpectoolError(
+        f"expected a message of each rank, got {sizes} bytes. The ranks but the first have to make no calls of their "
+        "own, of mlx-lm or mx.distributed"
+    )
 
-    def __init__(self, group: Any, watch: Watch) -> None:
-        self._group, self._watch = group, watch
 
-    def gathered(self, *own: Any) -> list[list[Any]]:
-        """What each rank gives, by rank; as JSON has it."""
-        return [self._received(json.dumps(own).encode(), rank) for rank in range(self._group.size())]
-
-    def _received(self, payload: bytes = b"", rank: int = 0) -> list[Any]:
-        """The list that a rank sends as JSON: this one ``payload``. A SpectoolError for all else, or if one is gone."""
-        message = self._broadcast(payload, rank)
-        with suppress(ValueError):
-            if isinstance(found := json.loads(message), list):
-                return found
-        raise SpectoolError(
-            f"expected a message of the group, got {message[:16]!r}. The ranks but the first have to make no calls of "
-            "their own, of mlx-lm or mx.distributed"
-        )
-
-    def _broadcast(self, payload: bytes, rank: int = 0) -> bytes:
-        """Send ``payload`` from a rank to the others, or receive it there."""
-        sends = rank == self._group.rank()
-        first = len(payload).to_bytes(4, "little") + payload[:_FIRST_BYTES]
-        head = self._summed(first if sends else b"", _NUMBERS)
-        size = int.from_bytes(head[:4], "little")
-        if size > _MOST_BYTES:
-            return head  # not a message; the caller says so
-        if size > _FIRST_BYTES:
-            head += self._summed(payload[_FIRST_BYTES:] if sends else b"", -(-(size - _FIRST_BYTES) // 4))
-        return head[4 : 4 + size]
-
-    def _summed(self, payload: bytes, numbers: int) -> bytes:
-        """The bytes that one rank gives, on all ranks: the sum of ``numbers`` int32, which are zeros on the others."""
-        given = np.frombuffer(payload.ljust(4 * numbers, b"\0"), np.int32)
-        with self._watch.waiting(meets=True):
-            total = mx.distributed.all_sum(mx.array(given), group=self._group, stream=mx.cpu)
-            mx.eval(total)
-        return np.array(total).tobytes()
+def _of_each(watch: Watch, own: NDArray[Any]) -> NDArray[np.int32]:
+    """The numbers of each rank [ranks, numbers]: a sum, to which a rank adds its ``own`` row, as long as all others."""
+    group = world()
+    rows = np.zeros((group.size(), own.size), np.int32)
+    rows[group.rank()] = own
+    with watch.waiting(meets=True):
+        total = mx.distributed.all_sum(mx.array(rows), group=group, stream=mx.cpu)
+        mx.eval(total)
+    return np.array(total)
 
 
 def require_same_model(name: str, folder: Path) -> None:
@@ -114,7 +95,7 @@ def require_same_model(name: str, folder: Path) -> None:
 
     watch, weights = joined(), folder.glob("model*.safetensors")
     own = [*weights, *filter(Path.is_file, (folder / each for each in _CONFIGURATIONS))]
-    met = Meeting(world(), watch).gathered({file.name: _described(file) for file in own})
+    met = gathered(watch, {file.name: _described(file) for file in own})
     for rank, (files,) in enumerate(met):
         for file in sorted({*files, *met[0][0]}):
             if (found := files.get(file, "none")) != (expected := met[0][0].get(file, "none")):
@@ -173,14 +154,13 @@ def processes_of(model: Any) -> int:
     return 1 if group is None else int(group.size())
 
 
-class Link(Meeting):
+class Link:
     """What all ranks of a group share about a model that is spread over them."""
 
-    def __init__(self, model: Any, group: Any) -> None:
-        """Meet the other ranks; a RuntimeUnsupported if they have other versions, or another model."""
-        super().__init__(group, joined())
-        self._model = model
-        met = self.gathered(repr(getattr(model, "args", None)))
+    def __init__(self, model: Any) -> None:
+        """Meet the other ranks; a RuntimeUnsupported if they have another model."""
+        self._model, self._watch = model, joined()
+        met = gathered(self._watch, repr(getattr(model, "args", None)))
         for rank, (arguments,) in enumerate(met):
             if arguments != met[0][0]:
                 raise RuntimeUnsupported(f"rank {rank} has a model with {arguments}, and rank 0 one with {met[0][0]}")

@@ -1,6 +1,7 @@
 """The other ranks: they repeat what rank 0 tells."""
 
 import copy
+import json
 import signal
 import sys
 from contextlib import suppress
@@ -25,40 +26,36 @@ def follow_rank_0(model: Any) -> None:
     """
     group = group_of(model)
     if group is not None and group.rank() > 0:
-        Follower(model, group).follow()
+        Follower(model).follow()
         sys.exit(0)
 
 
 class Follower(Link):
     """Another rank, which repeats what rank 0 tells."""
 
-    def __init__(self, model: Any, group: Any) -> None:
+    def __init__(self, model: Any) -> None:
         self._objects: dict[int, Any] = {}
         self._passes = 0
-        super().__init__(model, group)
+        super().__init__(model)
 
     def follow(self) -> None:
         """Repeat what rank 0 does until its process ends."""
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # so that Ctrl-C ends this process even where it waits inside MLX
         with mlx_lm_compat.wired_limit(self._model, [mx.default_stream(mx.default_device())]):
-            while not self._watch.expects_end:
+            for message in self._watch.told():
                 with self._watch.working():
-                    for message in self._received():
-                        self._repeat(message)
+                    for operation in json.loads(message):
+                        self._repeat(operation)
 
-    def _repeat(self, message: list[Any]) -> None:
+    def _repeat(self, told: list[Any]) -> None:
         objects = self._objects
-        match message:
+        match told:
             case ["pass", tokens, cache, logits]:
                 self._passes += 1
                 if not logits or self._passes % _CLEAR_EVERY == 0:
                     mx.clear_cache()
                 with suppress(RuntimeUnsupported):  # which rank 0 raises as well
                     self._pass(tokens, None if cache is None else objects[int(cache)], logits)
-            case ["rest"]:
-                self._watch.sleep()
-            case ["stop"]:
-                self._watch.expects_end = True
             case ["make", number, size]:
                 objects[number] = SpreadCache(mlx_lm_compat.make_prompt_cache(self._model, size))
             case ["copy", source, number]:

@@ -66,28 +66,21 @@ def run_on_all_ranks(
     return leader.meet(done, "work", name_of(work), leader.named(cache), arguments, named)
 
 
-def let_others_sleep(model: Any) -> None:
-    """Let the other ranks sleep until there is something to compute again; without them, do nothing."""
-    if (leader := leader_of(model)) is not None:
-        leader.let_sleep()
-
-
 @once_per_model
 def leader_of(model: Any) -> "Leader | None":
     """What sends to the other ranks of a spread model; None where there are none, and on these ranks."""
     group = group_of(model)
-    return Leader(model, group) if group is not None and group.rank() == 0 else None
+    return Leader(model) if group is not None and group.rank() == 0 else None
 
 
 class Leader(Link):
     """Rank 0, which records what it does and tells the others before each pass."""
 
-    def __init__(self, model: Any, group: Any) -> None:
+    def __init__(self, model: Any) -> None:
         self._recorded: list[list[Any]] = []
         self._dropped: deque[int] = deque()  # filled by any thread
         self._numbers = itertools.count()
-        self._rests = False
-        super().__init__(model, group)
+        super().__init__(model)
         atexit.register(self.stop)
 
     @property
@@ -114,15 +107,12 @@ class Leader(Link):
 
     def send(self, name: str, *told: Any) -> None:
         """Tell the other ranks what was recorded, and one thing more."""
-        if self._rests:
-            self._watch.wake()
-            self._rests = False
         while self._dropped:
             self.record("drop", self._dropped.popleft())
         self.record(name, *told)
         recorded, self._recorded = self._recorded, []
         log.debug("rank 0 tells %s", recorded)
-        self._broadcast(json.dumps(recorded, separators=(",", ":")).encode())
+        self._watch.tell(json.dumps(recorded, separators=(",", ":")).encode())
 
     def forward(self, inputs: mx.array, cache: Any, logits: bool) -> mx.array:
         """A pass on all ranks; RuntimeUnsupported if the model refuses it, as on all, or only rank 0 has the cache."""
@@ -143,15 +133,7 @@ class Leader(Link):
             self.send(name, *told)
             return work()
 
-    def let_sleep(self) -> None:
-        """Let the others sleep until the next message."""
-        if not self._over and not self._rests:
-            with uninterrupted():
-                self.send("rest")
-                self._rests = True
-
     def stop(self) -> None:
         """End the other ranks."""
         if not self._over:
-            self._watch.expects_end = True
-            self.send("stop")
+            self._watch.stop()

@@ -1,7 +1,11 @@
-"""Whether the processes of a group are all alive.
+"""The connections between the processes of a group: what rank 0 tells the others, and whether all are alive.
 
 A rank that waits inside MLX for one that is gone would wait for ever, or until MLX's backend notices. So rank 0 keeps a
 connection to each of the others. The kernel closes it when a process ends, and its keep-alive when a machine does.
+
+    [...]    a line with a message of rank 0, for the thread that follows it, which sleeps meanwhile
+    stop     all end, and that is no error
+    other    why a process ends
 """
 
 import json
@@ -14,6 +18,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from spectool import SpectoolError
@@ -26,12 +31,13 @@ _LOST_ERRORS = ("[ring]", "[jaccl]", "[mpi]", "[nccl]")  # how those begin
 _GRACE_SECONDS = 3.0  # in which MLX may notice by itself, which gives an ordinary error
 _TCP = {"TCP_KEEPIDLE": 2, "TCP_KEEPALIVE": 2, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 4}  # seconds, and tries
 _TCP |= {"TCP_USER_TIMEOUT": 5000}  # milliseconds; on Linux, which keeps nothing alive while a line is unanswered
+_TCP |= {"TCP_NODELAY": 1}  # a message is short, and a pass waits for it
 
-_WAKE = b"wake"
+_STOP = b"stop"
 
 
 class Watch:
-    """Ends this process if another one is gone.
+    """Carries what rank 0 tells, and ends this process if another one is gone.
 
     Attributes:
         expects_end: The others end from here on, and that is no error.
@@ -43,7 +49,7 @@ class Watch:
         self._rank, self._addresses = rank, addresses
         self._peers: dict[int, socket.socket] = {}
         self._begun = self.expects_end = self.failed = False
-        self._woken, self._lost, self._reason = threading.Event(), threading.Event(), ""
+        self._told, self._lost, self._reason = SimpleQueue[bytes | None](), threading.Event(), ""
 
     def named(self, rank: int) -> str:
         """A rank, and where it is."""
@@ -100,23 +106,24 @@ class Watch:
             self.end(error)
             raise
 
-    def sleep(self) -> None:
-        """Wait until rank 0 wakes this one."""
-        self._woken.wait()
-        self._woken.clear()
+    def told(self) -> Iterator[bytes]:
+        """On the other ranks: the messages of rank 0, until it ends the group."""
+        return iter(self._told.get, None)
 
-    def wake(self) -> None:
-        """Wake the others, each of which sleeps or is about to."""
-        self._tell(_WAKE)
+    def stop(self) -> None:
+        """End the others."""
+        self.expects_end = True
+        self.tell(_STOP)
 
     def end(self, error: BaseException) -> None:
         """Tell the others what went wrong here: they end, too."""
         self.failed = True
         if not self._lost.is_set():
             kind = "" if isinstance(error, SpectoolError) else f"{type(error).__name__}: "
-            self._tell(f"{self.named(self._rank)}: {kind}{error}".splitlines()[0][:1000].encode())
+            self.tell(f"{self.named(self._rank)}: {kind}{error}".splitlines()[0][:1000].encode())
 
-    def _tell(self, line: bytes) -> None:
+    def tell(self, line: bytes) -> None:
+        """Send a line to all that are connected with this process."""
         for peer in self._peers.values():
             with suppress(OSError):
                 peer.sendall(line + b"\n")
@@ -154,7 +161,7 @@ class Watch:
         if self.expects_end:
             return
         if not self._lost.is_set():
-            self._tell(reason.encode())
+            self.tell(reason.encode())
             self._reason = reason
             self._lost.set()
         time.sleep(_GRACE_SECONDS)
@@ -165,11 +172,15 @@ class Watch:
 
     def _heard(self, peer: socket.socket) -> str:
         """Why a process ends; empty if it is gone before it says so."""
-        with suppress(OSError):
-            for line in peer.makefile("rb"):
-                if (said := line.rstrip(b"\n")) != _WAKE:
+        with suppress(OSError), peer.makefile("rb") as lines:
+            while (line := lines.readline()).endswith(b"\n"):
+                if line.startswith(b"["):
+                    self._told.put(line)
+                elif (said := line.rstrip(b"\n")) == _STOP:
+                    self.expects_end = True
+                    self._told.put(None)
+                else:
                     return said.decode(errors="replace")
-                self._woken.set()
         return ""
 
 

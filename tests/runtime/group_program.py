@@ -26,14 +26,14 @@ def main(settings: dict[str, Any]) -> None:
     """On rank 0, print each text, and whether it is right, as JSON."""
     model, tokenizer = load_model(settings["model"], pipeline=settings["pipeline"])
     rng = random.Random(mx.distributed.init().rank())
-    in_time = Link._summed
+    in_time = Link._pass
 
-    def late(*arguments: Any) -> bytes:
+    def late(*arguments: Any) -> mx.array:
         if rng.random() < settings["late"]:
             time.sleep(rng.uniform(0, 0.05))
         return in_time(*arguments)
 
-    Link._summed = late  # type: ignore[method-assign]
+    Link._pass = late  # type: ignore[method-assign]
     follow_rank_0(model)
     sources = {key: settings[key] for key in ("dictionary", "draft_model", "alignment") if settings[key]}
     look_ups = load_drafter(tokenizer, dictionary=settings["dictionary"])

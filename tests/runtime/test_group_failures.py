@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import time
@@ -16,7 +15,6 @@ from typing import Any
 import pytest
 
 from spectool.runtime.demo_models import demo_path
-from spectool.runtime.groups import rank_0
 from spectool.runtime.groups.watch import Watch
 from spectool.tests.rings import errors_of, host_file, outputs_of, start_rank
 from spectool.tests.runtime.test_groups import saved
@@ -97,15 +95,6 @@ def test_the_watch_listens_where_the_host_file_says_and_serves_strangers_aside()
         each.begin()
 
 
-def test_ctrl_c_waits_until_it_is_known_that_the_others_sleep() -> None:
-    leader = object.__new__(rank_0.Leader)
-    leader._watch, leader._rests = Watch(0, []), False
-    leader.send = lambda *told: signal.raise_signal(signal.SIGINT)  # type: ignore[method-assign]
-    with pytest.raises(KeyboardInterrupt):
-        leader.let_sleep()
-    assert leader._rests
-
-
 def writing(rank: subprocess.Popen[str]) -> subprocess.Popen[str]:
     """A rank 0 that has begun its text."""
     assert rank.stdout is not None
@@ -139,11 +128,12 @@ def test_a_rank_that_is_missing_is_waited_for_by_name(tmp_path: Path) -> None:
 
 TELLS = """
 import sys
+import mlx.core as mx
 from spectool.runtime.groups.mirrored import SpreadCache
 from spectool.runtime.groups.rank_0 import leader_of
 from spectool.runtime.loading import load_model
 
-leader = leader_of(load_model(sys.argv[1], pipeline=False)[0])
+model = load_model(sys.argv[1], pipeline=False)[0]
 exec(sys.argv[2])
 sys.stdin.read()
 """
@@ -154,16 +144,16 @@ sys.stdin.read()
     ("message", "says"),
     [
         (
-            "leader.send('subprocess:call', [['touch', 'FILE']], {}, None)",
+            "leader_of(model).send('subprocess:call', [['touch', 'FILE']], {}, None)",
             "rank 0 asks for 'subprocess:call', which is no",
         ),
         (
-            "leader.send('work', 'subprocess:call', leader.named(SpreadCache([])), [['touch', 'FILE']], {})",
+            "leader = leader_of(model)\nname = leader.named(SpreadCache([]))\n"
+            "leader.send('work', 'subprocess:call', name, [['touch', 'FILE']], {})",
             "rank 0 asks for 'subprocess:call', which is no",
         ),
-        ("leader._broadcast(b'\\xff\\x00')", r"expected a message of the group, got b'\xff\x00'"),
-        ("leader._broadcast(b'{}')", "expected a message of the group, got b'{}'"),
-        ("leader._summed(b'\\xff' * 1024, 256)", r"expected a message of the group, got b'\xff\xff\xff\xff"),
+        ("leader_of(model)._watch.tell(b'no message')", "no message, so rank 1 ends, too"),
+        ("mx.eval(mx.distributed.all_sum(mx.full((2, 1), 1 << 29)))", "expected a message of each rank, got ["),
     ],
 )
 def test_only_known_operations_can_be_called(tmp_path: Path, message: str, says: str) -> None:
