@@ -26,9 +26,8 @@ from saving import json_lines
 from tqdm import tqdm
 
 from spectool.artifacts.alignment import Alignment
-from spectool.runtime.drafters.drafter import Drafter, Proposal
+from spectool.runtime.drafters.drafter import Drafter, Drafting, Proposal
 from spectool.runtime.drafters.drafter_slot import DrafterSlot
-from spectool.runtime.drafters.drafting import Drafting
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.together import DraftPasses
 from spectool.runtime.loading import load_model

@@ -42,8 +42,7 @@ from spectool.artifacts.dictionary import Dictionary
 from spectool.measure.chips import published
 from spectool.measure.first_guesses import guesses, passages, right_proposals
 from spectool.measure.predict import RecordedModel, Text, play
-from spectool.runtime.drafters.drafter import Drafter, Proposal
-from spectool.runtime.drafters.drafting import Drafting, alone
+from spectool.runtime.drafters.drafter import Drafter, Drafting, Proposal, alone
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.loading import LEAST_OF_LOOKUPS, LEAST_OF_MODELS, load_model

@@ -22,7 +22,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.runtime.drafters.drafting import Drafting
+from spectool.runtime.drafters.drafter import Drafting
 from spectool.runtime.translation.byte_aligned import FirstTokenRule
 
 _Ids = NDArray[np.int32]

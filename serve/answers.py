@@ -11,6 +11,7 @@ import mlx.core as mx
 from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.decoding.answer_text import AnswerText
 from spectool.runtime.decoding.settings import GenerationSettings
+from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.drafters.prediction import PredictionDrafter
 from spectool.runtime.grammar import Grammar
@@ -54,7 +55,7 @@ class Answer:
     held: TextCache | None = None  # what it is written into; a copy has it before it begins
     drafter: Drafter | DrafterSet | None = None  # of its own
     cached: int = 0  # tokens of the prompt that the cache held before
-    drafts: list[tuple[int, int]] = field(default_factory=list)  # tokens of each, and how many of them were accepted
+    drafting: DraftStatistics = field(default_factory=DraftStatistics)
     cancelled: bool = False  # nobody waits for it any more; set from any thread
 
     def __post_init__(self) -> None:
@@ -92,6 +93,7 @@ class Answer:
             sampler=sampling if sampling.temp > 0 else None,  # None takes the best tokens of all positions at once
             logits_processors=make_logits_processors(biases, skip=len(prompt.tokens), **penalties),
             grammar=prompt.grammar,
+            statistics=self.drafting,
             seed=None if request.seed is None else (request.seed + self.index) % 2**63,  # answers draw differently
             prefill_step_size=options.prefill_step_size,
             kv_bits=options.kv_bits,

@@ -17,7 +17,6 @@ import mlx.core as mx
 from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.loop import Loop
 from spectool.runtime.decoding.text import Text
-from spectool.runtime.drafters.drafter import Cycle
 from spectool.runtime.groups.rank_0 import make_prompt_cache
 from spectool.runtime.mlx_lm_compat import wired_limit
 from spectool.runtime.policy.costs import new_policy
@@ -146,8 +145,6 @@ class Engine:
 
     def _new_loop(self) -> None:
         model, stream, rows = self.model, mx.default_stream(mx.default_device()), self._options.batch or _MOST_ROWS
-        if model.drafter is not None and model.drafter.fork() is None:
-            rows = 1  # it follows one text only
         self._loop = Loop(model.model, rows, model.policy, stream=stream, reading_passes=_READING_PASSES)
 
     def _begin(self, answer: Answer) -> None:
@@ -162,14 +159,10 @@ class Engine:
         # With a seed, what other requests have shown does not count.
         seeded, usual = settings.seed is not None, self._options.num_draft_tokens
         if model.drafter is not None:
-            answer.drafter = (None if seeded else known) or model.drafter.fork() or model.drafter
+            answer.drafter = (None if seeded else known) or model.drafter.fork()
         policy: int | Policy | None = usual if length is None and (seeded or usual == 0) else length
         if policy is None:
             policy = new_policy(model.model, model.drafter, measure=False) if seeded else model.policy
-
-        def on_cycle(cycle: Cycle) -> None:
-            if cycle.proposal:  # the figures are of cycles with drafts
-                answer.drafts.append((len(cycle.proposal), cycle.accepted))
 
         def on_prompt(fed: int) -> None:
             held.follow(prompt[: len(cached) + fed], mark=True)
@@ -186,7 +179,6 @@ class Engine:
             cached_tokens=cached,
             prompt_marks=[length - len(cached) for length in answer.prompt.marks],
             on_prompt=on_prompt,
-            on_cycle=on_cycle,
         )
         text = open_text(prompt[len(cached) :], model.model, settings)
         if not self._writing:
@@ -240,8 +232,7 @@ class Engine:
         if kept is not None and answer.held is not None:
             tokens = [*answer.prompt.tokens, *answer.tokens]
             answer.held.follow(tokens[: answer.cached + kept])
-            drafter = None if answer.drafter is self.model.drafter else answer.drafter
-            self._caches.keep(answer.client, answer.held, drafter)
+            self._caches.keep(answer.client, answer.held, answer.drafter)
         answer.held = answer.drafter = None  # the request may go on for long, with other answers
         answer.deliver(error)
 

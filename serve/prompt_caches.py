@@ -15,6 +15,8 @@ from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
+_HISTORY_BYTES = 900  # of memory that a token takes in what look-ups and translators know of a text
+
 
 @dataclass(eq=False, slots=True)
 class _Kept:
@@ -65,7 +67,9 @@ class PromptCaches:
             return
         texts = [(each, each.held.tokens) for each in self._kept]
         self._kept = [each for each, text in texts if each.client != client or text != tokens[: len(text)]]
-        nbytes = held.nbytes + (0 if drafter is None else drafter.nbytes)
+        nbytes = held.nbytes
+        if drafter is not None:
+            nbytes += _HISTORY_BYTES * len(tokens) + (0 if drafter.cache is None else drafter.cache.nbytes)
         self._kept.append(_Kept(client, held, drafter, nbytes))
         while len(self._kept) > self._size or sum(each.nbytes for each in self._kept) > self._most_bytes:
             del self._kept[0]

@@ -13,8 +13,7 @@ from typing import Any
 from spectool.lab.drawing.next_tokens import NextTokens, draw_tokens
 from spectool.lab.drawing.scorer import ModelScorer
 from spectool.lab.drawing.token_rows import TokenRows, spelling_table
-from spectool.runtime.drafters.drafter import Proposal, accepted_length
-from spectool.runtime.drafters.drafting import Drafting
+from spectool.runtime.drafters.drafter import Drafting, Proposal, accepted_length
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.sampling.verification import Draw

@@ -7,7 +7,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from spectool.runtime.drafters.drafting import alone
+from spectool.runtime.drafters.drafter import alone
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.tokenization.incremental.common_prefix import common_prefix
 

@@ -36,9 +36,9 @@ class SharedTexts:
                 continue  # dropped with one that could not leave
             self._unused[member] = 0 if member in drafted_for else self._unused[member] + 1
             if self._unused[member] > _UNUSED:
-                self.leave(member, returnable=True)
+                self.leave(member)
         if len(drafted_for) == 1 and self._members == list(drafted_for):
-            self.leave(self._members[0], returnable=True)
+            self.leave(self._members[0])
         self._together = self._can_share and (len(drafted_for) > 1 or bool(self._members))
         self._marked.clear()
 
@@ -76,21 +76,19 @@ class SharedTexts:
         self._rows.take_back(lengths)
         return held if (held := self._rows.lengths[row]) <= kept else None
 
-    def leave(self, member: TextCache, *, returnable: bool = False) -> None:
-        """Give a text a cache of its own again, with what its row holds.
+    def leave(self, member: TextCache) -> None:
+        """Give a text a cache of its own again, with what its row holds; with nothing, if that fails.
 
-        With ``returnable``, without the drafts of the last round where they could not be taken out of it any more.
+        It is without the drafts of the last round where they could not be taken out of it any more.
         """
         assert self._rows is not None
         row, cache = self._members.index(member), make_prompt_cache(self.model)
-        length = min(len(member.tokens), self._rows.returnable(row)) if returnable else len(member.tokens)
+        length = min(len(member.tokens), self._rows.returnable(row))
         try:
             held = self._rows.leave(row, cache, length, spare=AT_ONCE)
         except Exception:
             self.drop()
-            if returnable:
-                return
-            raise
+            return
         self._forget(row)
         member.replace(cache, member.tokens[:held])
 

@@ -41,12 +41,12 @@ class TextCache:
         end = max(0, len(text) - last)
         sure = min(self.sure, len(self.tokens), end)
         kept = sure + common_prefix(self.tokens[sure:], text[sure:end])
-        unfed = [*self.rewind(kept), *text[kept:]]
+        self.rewind(kept)
         self.sure = end  # as far as there are tokens
-        if len(unfed) > at_once:
-            self.prefill(unfed[:-last])
-            unfed = unfed[-last:]
-        return unfed
+        if len(text) - len(self.tokens) > at_once:
+            self.leave()
+            self.prefill(text[len(self.tokens) : -last])
+        return [*text[len(self.tokens) :]]
 
     def rewind(self, kept: int) -> list[int]:
         """Take the cache back to its first ``kept`` tokens, or to fewer; return those that are now missing."""
@@ -61,14 +61,13 @@ class TextCache:
 
     def feed(self, tokens: mx.array) -> mx.array:
         """The logits [tokens, vocabulary] of one pass over ``tokens`` [tokens]; lazy."""
-        self.leave()
+        assert self.shared is None
         self._checkpoints.mark(tokens.size, windows_too=True)
         self.passes += 1
         return forward(self.model, tokens[None], self._cache)[0]
 
     def prefill(self, tokens: Sequence[int]) -> None:
         """Feed ``tokens`` without logits, and add them."""
-        self.leave()
         self._checkpoints.mark(len(tokens), windows_too=True)
         prefill(self.model, self._cache, tokens)
         self.tokens += tokens
@@ -88,13 +87,10 @@ class TextCache:
         """Continue with an empty cache."""
         self.replace(make_prompt_cache(self.model), ())
 
-    def leave(self, *, returnable: bool = False) -> None:
-        """Have a cache of its own again, if it shares one.
-
-        It holds what the row held, or with ``returnable``, perhaps less, which no text has to take back.
-        """
+    def leave(self) -> None:
+        """Have a cache of its own again, if it shares one, with what its row held, or less (`SharedTexts.leave`)."""
         if self.shared is not None:
-            self.shared.leave(self, returnable=returnable)
+            self.shared.leave(self)
 
     def replace(self, cache: list[Any], tokens: Sequence[int]) -> None:
         """Continue with another ``cache`` of the same model, which holds ``tokens``."""

@@ -11,7 +11,7 @@ from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.loop import Loop
 from spectool.runtime.decoding.settings import GenerationSettings
 from spectool.runtime.decoding.statistics import DraftStatistics
-from spectool.runtime.decoding.streaming import encode_prompt, require_grammar, text_ends
+from spectool.runtime.decoding.streaming import encode_prompt, text_ends
 from spectool.runtime.decoding.text import Text
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper, generation_stream, wired_limit
@@ -50,8 +50,7 @@ def batch_generate(
 ) -> BatchResponse:
     """The texts after several prompts, each the one that `generate` would give, in passes that they share.
 
-    Quantised and chunked caches, and a drafter that cannot be forked, cannot share passes: then one text is written
-    after the other.
+    Quantised and chunked caches cannot share passes: then one text is written after the other.
 
     Examples:
         >>> from mlx_lm import load
@@ -77,16 +76,14 @@ def batch_generate(
         **kwargs: Further options of `generate_step`, for every text, such as ``sampler`` and ``logits_processors``.
 
     Raises:
-        RuntimeUnsupported: As in `generate_step`, or a number of lengths, seeds or caches is not that of the prompts.
+        RuntimeUnsupported: As in `generate_step`, or two texts have the same prompt cache.
     """
     if not isinstance(tokenizer, TokenizerWrapper):
         tokenizer = TokenizerWrapper(tokenizer)
-    require_grammar(kwargs.get("grammar"), tokenizer)
+    if (grammar := kwargs.get("grammar")) is not None:
+        grammar.require(tokenizer)
     count = len(prompts)
     limits = [max_tokens] * count if isinstance(max_tokens, int) else max_tokens
-    for name, values in (("max_tokens", limits), ("seeds", seeds), ("prompt_caches", prompt_caches)):
-        if values is not None and len(values) != count:
-            raise RuntimeUnsupported(f"{name}: expected one for each of {count} prompts, got {len(values)}")
     entries = [id(entry) for cache in prompt_caches or () for entry in cache]
     if 0 in limits or len(set(entries)) < len(entries):
         raise RuntimeUnsupported("expected max_tokens above 0, or -1, and another prompt cache for each prompt")
@@ -94,24 +91,22 @@ def batch_generate(
     policy = policy_for(model, drafter) if num_draft_tokens is None else Policy(longest=num_draft_tokens)
     made = BatchResponse([""] * count, [[] for _ in limits], [DraftStatistics() for _ in limits], [None] * count)
     texts = [AnswerText(tokenizer, stop_strings, stop_tokens=ends, max_tokens=most) for most in limits]
-    forks = [None if drafter is None else drafter.fork() for _ in prompts]
+    own = limits, [None] * count if seeds is None else seeds, [None] * count if prompt_caches is None else prompt_caches
     places: dict[Text, int] = {}  # of texts that have not ended
-    for place, prompt in enumerate(prompts):
-        seed = None if seeds is None else seeds[place]
+    for place, (prompt, limit, seed, cache) in enumerate(zip(prompts, *own, strict=True)):
         settings = GenerationSettings(
-            drafter=forks[place] or drafter,
+            drafter=None if drafter is None else drafter.fork(),
             num_draft_tokens=policy if num_draft_tokens != 0 and seed is None else num_draft_tokens,
-            max_tokens=limits[place],
+            max_tokens=limit,
             stop_tokens=ends,
             seed=seed,
-            prompt_cache=None if prompt_caches is None else prompt_caches[place],
+            prompt_cache=cache,
             statistics=made.drafting[place],
             **kwargs,
         )
         tokens = encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt
         places[open_text(tokens, model, settings)] = place
-    can_share = drafter is None or None not in forks
-    loop = Loop(model, rows if can_share else 1, policy, stream=stream)
+    loop = Loop(model, rows, policy, stream=stream)
     waiting = deque(places)
     try:
         with wired_limit(model, [stream]):
@@ -127,8 +122,7 @@ def batch_generate(
                         made.texts[place] += texts[place].add(token)
                         if texts[place].end is not None:
                             kept = loop.remove(text)
-                            del places[text]
-                            forks[place] = None  # with what its draft model has read
+                            del places[text]  # with what its draft model has read
                             if return_prompt_caches and kept is not None:
                                 made.caches[place] = text.cache
                             break

@@ -8,7 +8,6 @@ from typing import Any
 
 import mlx.core as mx
 
-from spectool import RuntimeUnsupported
 from spectool.runtime.decoding.answer_text import AnswerText, encode_answer
 from spectool.runtime.decoding.generation import generate_step
 from spectool.runtime.decoding.statistics import DraftStatistics
@@ -89,8 +88,9 @@ def stream_generate(
     tokens = encode_prompt(tokenizer, prompt) if isinstance(prompt, str) else prompt
     drafting = kwargs.pop("statistics", None) or DraftStatistics()
     stream = kwargs.setdefault("stream", generation_stream)
-    require_grammar(kwargs.get("grammar"), tokenizer)
-    own_text = own_text and kwargs.get("grammar") is None  # a grammar says all of the text
+    if (grammar := kwargs.get("grammar")) is not None:
+        grammar.require(tokenizer)
+        own_text = False  # a grammar says all of the text
     ends = text_ends(tokenizer, kwargs)
     text = AnswerText(tokenizer, stop_strings, stop_tokens=ends, max_tokens=max_tokens, own_text=own_text)
     predicted = None
@@ -164,14 +164,6 @@ def generate(model: Any, tokenizer: Any, prompt: str | list[int], verbose: bool 
             f"Peak memory: {response.peak_memory:.3f} GB"
         )
     return "".join(segments)
-
-
-def require_grammar(grammar: Any, tokenizer: Any) -> None:
-    """Raise `RuntimeUnsupported` if this is no `Grammar`, or one for other tokens than those of ``tokenizer``."""
-    if grammar is not None:
-        if not hasattr(grammar, "require"):
-            raise RuntimeUnsupported(f"grammar: expected a Grammar, got {type(grammar).__name__}")
-        grammar.require(tokenizer)
 
 
 def text_ends(tokenizer: Any, settings: dict[str, Any]) -> frozenset[int]:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import mlx.core as mx
 
 from spectool.runtime.caches.text_cache import TextCache
-from spectool.runtime.drafters.drafter import Drafter, Proposal
-from spectool.runtime.drafters.drafting import Drafting
+from spectool.runtime.drafters.drafter import Drafter, Drafting, Proposal
 from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.sampling.verification import evaluated
 from spectool.tokenization.incremental.common_prefix import common_prefix

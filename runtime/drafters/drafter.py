@@ -4,11 +4,11 @@ One generation is ``start(prompt)`` and then, in every cycle, ``propose(limit)``
 learns what became of its proposal only from the tokens that the target committed.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Generator, Sequence
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.drafters.drafting import Drafting, alone
 from spectool.runtime.settings import MAX_DRAFT_TOKENS
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
@@ -17,6 +17,15 @@ if TYPE_CHECKING:
 
     from spectool.runtime.caches.text_cache import TextCache
     from spectool.runtime.sampling.verification import Draw
+
+_Result = TypeVar("_Result")
+Drafting: TypeAlias = Generator["mx.array | list[mx.array]", Any, _Result]
+"""Drafting step by step, so that the passes of a model serve several texts. It returns what it has drafted in the end.
+
+    yields                        gets
+    tokens, int32 [tokens]        their logits [tokens, vocabulary], from a pass of the model over its cache; lazy
+    a list of arrays              nothing: they are evaluated, together with those of other texts
+"""
 
 
 class Proposal(NamedTuple):
@@ -53,6 +62,24 @@ NOTHING = Proposal((), "")
 """No guess."""
 
 
+def alone(drafting: Drafting[_Result], cache: "TextCache | None") -> _Result:
+    """What one text drafts with a model, whose ``cache`` it does not share; None where it needs no passes."""
+    found: Any = None
+    while True:
+        try:
+            wanted = drafting.send(found)
+        except StopIteration as end:
+            result: _Result = end.value
+            return result
+        found = None
+        if isinstance(wanted, list):
+            import mlx.core as mx
+
+            mx.eval(wanted)
+        elif cache is not None:
+            found = cache.feed(wanted)
+
+
 class Drafter:
     """Guesses the target's next tokens. Subclasses have `propose` or `drafting`, and inherit what they do not need.
 
@@ -79,11 +106,6 @@ class Drafter:
     def passes(self) -> int:
         """Passes that its model has made for drafts so far."""
         return 0 if self.cache is None else self.cache.passes
-
-    @property
-    def nbytes(self) -> int:
-        """About how much memory it takes for its text."""
-        return 0 if self.cache is None else self.cache.nbytes
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.name}>"
@@ -115,9 +137,9 @@ class Drafter:
         """Guess at most ``limit`` tokens after ``tokens`` of another drafter; by default none."""
         return Proposal((), self.name)
 
-    def fork(self) -> "Drafter | None":
-        """A drafter like this one for another text at the same time, sharing what is only read; by default None."""
-        return None
+    def fork(self) -> "Drafter":
+        """A drafter like this one for another text at the same time, sharing what is only read; by default a copy."""
+        return deepcopy(self)
 
     def draw_with(self, draw: "Draw | None") -> None:
         """Draw drafts by ``draw`` from the next ``start`` on, if possible; None takes the most probable ones."""
@@ -153,18 +175,12 @@ class DrafterSet:
         self.name = ", ".join(drafter.name for drafter in self.members)
         self.cache = next((drafter.cache for drafter in self.members if drafter.cache is not None), None)
 
-    @property
-    def nbytes(self) -> int:
-        """About how much memory they take for their text."""
-        return sum(member.nbytes for member in self.members)
-
     def __repr__(self) -> str:
         return f"<DrafterSet: {self.name}>"
 
-    def fork(self) -> "DrafterSet | None":
-        """Drafters like these for another text at the same time; None if one of them cannot be forked."""
-        forks = [fork for drafter in self.members if (fork := drafter.fork()) is not None]
-        return DrafterSet(forks) if len(forks) == len(self.members) else None
+    def fork(self) -> "DrafterSet":
+        """Drafters like these for another text at the same time."""
+        return DrafterSet([drafter.fork() for drafter in self.members])
 
 
 def members_of(drafter: "Drafter | DrafterSet | None") -> tuple[Drafter, ...]:

@@ -9,10 +9,9 @@ from math import isnan
 from typing import TYPE_CHECKING, TypeVar
 
 from spectool import RuntimeUnsupported
-from spectool.runtime.drafters.drafter import NOTHING, Drafter, Proposal
+from spectool.runtime.drafters.drafter import NOTHING, Drafter, Drafting, Proposal
 
 if TYPE_CHECKING:
-    from spectool.runtime.drafters.drafting import Drafting
     from spectool.runtime.sampling.randomness import Randomness
     from spectool.runtime.sampling.verification import Draw
 
@@ -88,7 +87,7 @@ class DrafterSlot:
         self.proposal = self._attempt(lambda drafter: self._valid(drafter.propose(limit), limit)) or NOTHING
         return self.proposal
 
-    def drafting(self, limit: int) -> "Drafting[Proposal]":
+    def drafting(self, limit: int) -> Drafting[Proposal]:
         """`propose`, step by step, each to be taken within its ``randomness``."""
         if self.drafter is None:
             return NOTHING
@@ -103,7 +102,7 @@ class DrafterSlot:
     def close(self) -> None:
         """End the text: its model has a cache of its own again."""
         if (cache := self._given.cache) is not None:
-            cache.leave(returnable=True)
+            cache.leave()
 
     def extend(self, tokens: Sequence[int], limit: int) -> Proposal:
         """At most ``limit`` tokens after ``tokens`` of another drafter; empty from a drafter that fails."""

@@ -18,7 +18,6 @@ from spectool.tokenization.incremental.common_prefix import common_prefix
 _REFRESHED = 32  # states that learn of a new occurrence, longest first: more make long repetitions quadratic
 _UNDOABLE = 4096  # latest tokens, at least, that can be taken back: an answer
 _EACH = 4  # entries about a token in what can be taken back
-_BYTES = 700  # of memory that a token takes, with what its changes take
 _BROKEN_OFF = -1  # last state while a token is added or taken back: Ctrl-C can leave it so
 
 
@@ -45,11 +44,6 @@ class History:
         # them and what was there, None for nothing. Of each token: last state, states and repeat before, and changes.
         self._changes: list[Any] = []
         self._added: list[Any] = []
-
-    @property
-    def nbytes(self) -> int:
-        """About how much memory it takes."""
-        return _BYTES * len(self.tokens)
 
     def become(self, tokens: Sequence[int]) -> None:
         """Change to another sequence; only what follows the common beginning is read, where that is near the end."""

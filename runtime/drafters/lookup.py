@@ -122,11 +122,6 @@ class LookupDrafter(Drafter):
         for token in prompt[-self._max_context :] if self._max_context else ():
             self._state = self._advance(self._state, token)
 
-    @property
-    def nbytes(self) -> int:
-        """About how much memory the history takes."""
-        return self._history.nbytes
-
     def fork(self) -> "LookupDrafter":
         """A drafter from the same dictionaries, with a history of its own."""
         forked = copy.copy(self)

@@ -15,7 +15,7 @@ import mlx.core as mx
 
 from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.drafters.draft_model import draft_chain
-from spectool.runtime.drafters.drafting import Drafting
+from spectool.runtime.drafters.drafter import Drafting
 from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
 from spectool.runtime.sampling.verification import evaluated
 from spectool.runtime.translation.byte_aligned import FirstTokenRule

@@ -10,15 +10,13 @@ distribution over target ids is in the laboratory (docs/lab/drawing.md).
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spectool.runtime.drafters.drafter import Drafter, Proposal
-from spectool.runtime.drafters.drafting import Drafting
+from spectool.runtime.drafters.drafter import Drafter, Drafting, Proposal
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
 if TYPE_CHECKING:
     from spectool.runtime.drafters.model_source import ModelSource
     from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 
-_BYTES = 200  # of memory that the translator takes for a token
 FURTHER = 2  # draft tokens, beyond those asked for, that may settle the last target id
 
 
@@ -66,11 +64,6 @@ class TranslatedDrafter(Drafter):
     def fork(self) -> "TranslatedDrafter":
         """A drafter with the same model and tables, and with a cache and a text of its own."""
         return TranslatedDrafter(self._source.fork(), self._translator.fork(), self._num_draft_tokens, self.honesty)
-
-    @property
-    def nbytes(self) -> int:
-        """About how much memory the cache and the translated text take."""
-        return super().nbytes + _BYTES * len(self._known)
 
     def drafting(self, limit: int) -> Drafting[Proposal]:
         """The translated draft, cut to ``limit`` target tokens, step by step; nothing is guessed where that is 0."""

@@ -106,11 +106,11 @@ def counts(answers: Sequence[Answer]) -> tuple[int, int, int]:
 
 def metrics(answers: Sequence[Answer]) -> dict[str, Any]:
     """What drafting did for a request, by vLLM's names."""
-    drafts = [draft for answer in answers for draft in answer.drafts]
+    drafting = [answer.drafting for answer in answers]
     counted = {
-        "num_spec_steps": len(drafts),
-        "num_draft_tokens": sum(length for length, _ in drafts),
-        "num_accepted_draft_tokens": sum(accepted for _, accepted in drafts),
+        "num_spec_steps": sum(each.drafted_passes for each in drafting),
+        "num_draft_tokens": sum(each.proposed for each in drafting),
+        "num_accepted_draft_tokens": sum(each.accepted for each in drafting),
     }
     return {"speculative_decoding": counted}
 

@@ -79,9 +79,9 @@ def test_what_drafters_know_counts_as_memory() -> None:
     model, _ = load_model(str(demo_path("target")))
     mx.eval(model.parameters())
     drafter = ModelDrafter(model)
-    before = drafter.nbytes
+    before = drafter.cache.nbytes
     drafter.start([5] * 300)
-    assert drafter.nbytes >= before + 300 * 2 * 32  # keys and values of a small model, in 32 bits or fewer
+    assert drafter.cache.nbytes >= before + 300 * 2 * 32  # keys and values of a small model, in 32 bits or fewer
 
 
 @pytest.mark.nightly

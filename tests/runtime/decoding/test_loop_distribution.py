@@ -12,9 +12,8 @@ from mlx_lm.sample_utils import make_logits_processors, make_sampler
 
 from spectool.runtime.decoding.statistics import DraftStatistics
 from spectool.runtime.drafters.draft_model import ModelDrafter
-from spectool.runtime.drafters.drafter import Drafter, DrafterSet, Proposal
+from spectool.runtime.drafters.drafter import Drafter, DrafterSet, Drafting, Proposal
 from spectool.runtime.drafters.drafter_slot import DrafterSlot, TextDrafters
-from spectool.runtime.drafters.drafting import Drafting
 from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.samplers import LogitsProcessor, Sampling
 from spectool.runtime.sampling.verification import Draw

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from spectool.runtime.caches import own
 from spectool.runtime.drafters import model_source
-from spectool.runtime.drafters.drafting import alone
+from spectool.runtime.drafters.drafter import alone
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.translation.byte_aligned import FirstTokenRule
 from spectool.tests.runtime.models import Counted, tiny_model
