@@ -226,16 +226,8 @@ class _AttentionRows:
 
     def __init__(self, layout: _Layout) -> None:
         self._layout = layout
-        self._both: list[mx.array] = []
-
-    @property
-    def keys(self) -> mx.array:
-        """The keys, which a model that is spread layer by layer sets to make them wait for what it sends."""
-        return self._both[0]
-
-    @keys.setter
-    def keys(self, keys: mx.array) -> None:
-        self._both[0] = keys
+        self.keys: Any = None  # which a model that is spread layer by layer sets to make them wait for what it sends
+        self.values: Any = None
 
     @property
     def offset(self) -> mx.array:
@@ -250,9 +242,10 @@ class _AttentionRows:
         """Write the new keys and values at the end of each row, and return those of all rows."""
         layout, rows = self._layout, new[0].shape[0]
         self._make_room(new, rows, layout.extent)
-        for place, each in enumerate(new):
-            self._both[place][layout.rows, :, layout.places] = each.transpose(0, 2, 1, 3)
-        return tuple(each[:rows, :, : layout.extent] for each in self._both)
+        both = self.keys, self.values
+        for held, each in zip(both, new, strict=True):
+            held[layout.rows, :, layout.places] = each.transpose(0, 2, 1, 3)
+        return tuple(held[:rows, :, : layout.extent] for held in both)
 
     def join(self, row: int, single: Any, longest: int) -> None:
         """Copy what the cache of one text holds into a row. The longest row then has ``longest`` tokens."""
@@ -261,9 +254,9 @@ class _AttentionRows:
         both, positions = windows.held_in_order(single)
         self._make_room(both, row + 1, longest)
         places = self._layout.slots_of(positions)
-        for place, each in enumerate(both):
-            self._both[place][row, :, places] = each[0]
-        mx.eval(self._both)
+        for held, each in zip(self.arrays(), both, strict=True):
+            held[row, :, places] = each[0]
+        mx.eval(self.arrays())
         single.keys = single.values = None  # which nothing needs any more
 
     def leave(self, row: int, last: int, single: Any, length: int, spare: int) -> None:
@@ -274,31 +267,32 @@ class _AttentionRows:
         places = self._layout.slots_of(mx.concatenate([first, mx.arange(length - entries + first.size, length)]))
         # Copied at once: a view would keep the arrays of the whole batch, and make the next pass copy them.
         room = entries if window else -(-entries // STEP) * STEP
-        taken = [mx.zeros((1, each.shape[1], room, each.shape[3]), each.dtype) for each in self._both]
-        for each, rows in zip(taken, self._both, strict=True):
+        both = self.arrays()
+        taken = [mx.zeros((1, each.shape[1], room, each.shape[3]), each.dtype) for each in both]
+        for each, rows in zip(taken, both, strict=True):
             each[0, :, :entries] = rows[row][:, places]
         mx.eval(taken)
         # A layer without attention writes nothing.
         windows.fill(single, taken, length if taken else 0, entries)
         if row != last:
-            for each in self._both:
+            for each in both:
                 each[row] = each[last]
-            mx.eval(self._both)
+            mx.eval(both)
 
     def arrays(self) -> list[mx.array]:
-        return self._both
+        return [] if self.keys is None else [self.keys, self.values]
 
     def _make_room(self, like: Sequence[mx.array], rows: int, slots: int) -> None:
         """Have room for this many rows and slots, which the texts need now; where there is not, for no more."""
         slots = min(-(-slots // STEP) * STEP, self._layout.slots or sys.maxsize)
-        have = self._both[0].shape if self._both else (0, 0, 0, 0)
+        have = (0, 0, 0, 0) if self.keys is None else self.keys.shape
         if have[0] >= rows and have[2] >= slots:
             return
         made = [mx.zeros((rows, each.shape[1], slots, each.shape[3]), each.dtype) for each in like]
-        for each, before in zip(made, self._both, strict=bool(self._both)):
+        for each, before in zip(made, self.arrays(), strict=self.keys is not None):
             kept = before[:rows, :, :slots]
             each[: kept.shape[0], :, : kept.shape[2]] = kept
-        self._both = made
+        self.keys, self.values = made
 
 
 class _RecurrentRows(ArraysCache):  # type: ignore[misc]  # mlx-lm has no types

@@ -37,14 +37,10 @@ class DrafterSlot:
         vocabulary: int = sys.maxsize,
         randomness: "Randomness | None" = None,
     ) -> None:
-        """Guard a drafter.
+        """Guard a drafter, whose name and error are added to ``failures`` when it fails.
 
-        Args:
-            drafter: The drafter.
-            failures: Gets its name and error when it fails.
-            draw: Draws its drafts, if it can.
-            vocabulary: Number of the target's token ids.
-            randomness: Random state of the text; None where nothing is drawn.
+        It drafts by ``draw``, if it can, of the ``vocabulary`` token ids of the target, and draws from the
+        ``randomness`` of the text, or with None from MLX's own.
         """
         self.drafter: Drafter | None = drafter
         self._given = drafter

@@ -7,11 +7,11 @@ from typing import Any
 import mlx.core as mx
 import pytest
 
-from spectool.runtime.caches.shared_texts import SharedTexts
 from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.history import History
+from spectool.runtime.drafters.together import SharedTexts
 from spectool.runtime.loading import load_drafter, load_model
 from spectool.serve.server import Server
 from spectool.tests.serve.questions import PROMPTS, alone

@@ -11,7 +11,6 @@ import pytest
 from mlx_lm import load
 
 from spectool.runtime.caches.shared import BatchCache
-from spectool.runtime.caches.shared_texts import SharedTexts
 from spectool.runtime.caches.text_cache import AT_ONCE, TextCache
 from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.loop import Loop
@@ -21,7 +20,7 @@ from spectool.runtime.drafters.draft_model import ModelDrafter
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet
 from spectool.runtime.drafters.drafter_slot import DrafterSlot
 from spectool.runtime.drafters.lookup import LookupDrafter
-from spectool.runtime.drafters.together import DraftPasses
+from spectool.runtime.drafters.together import DraftPasses, SharedTexts
 from spectool.runtime.loading import load_drafter
 from spectool.runtime.policy.policy import Policy
 from spectool.runtime.sampling.samplers import Sampling
@@ -159,7 +158,7 @@ def test_a_model_that_fails_in_a_shared_pass_or_on_its_way(monkeypatch: pytest.M
         return run
 
     rows = type("Rows", (BatchCache,), {name: failing(name, getattr(BatchCache, name)) for name in ("join", "leave")})
-    monkeypatch.setattr("spectool.runtime.caches.shared_texts.BatchCache", rows)
+    monkeypatch.setattr("spectool.runtime.drafters.together.BatchCache", rows)
     drafting: Any = perturbed(model, kind="qwen3_5", noise=0.05)
     other = type("Other", (type(drafting),), {"__call__": failing("call", type(drafting).__call__)})
     drafting.__class__ = other
