@@ -59,7 +59,7 @@ def _origin(given: str) -> str:
 )
 @_several("--served-model-name", "served_names", metavar="NAME", help="Name of M in requests; may be repeated.")
 @_count("max_tokens", "-m", help="Most tokens of an answer; by default 512, in a chat what fits.", heading=_DEFAULTS)
-@sampling_options(_DEFAULTS, asked=True)
+@sampling_options(_DEFAULTS)
 @_several("--allowed-origin", "allowed_origins", type=_origin, metavar="URL", help="Web site that may ask; * for all.")
 @_limit("max_connections", help="Connections that may be open at once.")
 @_limit("batch", help="Requests answered at once; by default what fits, up to 16. Always one with --kv-bits.")

@@ -20,20 +20,11 @@ class Setting(NamedTuple):
     whole: bool = False
     divisor: bool = False  # logits are divided by it: 0, or at least `LEAST_DIVISOR`
     field: str = ""  # its name in requests, where that is another one
-    asked: tuple[float, float] = (-math.inf, math.inf)  # what requests may ask for, within these bounds
-
-    @property
-    def bounds_asked(self) -> tuple[float, float]:
-        """The least and the most that requests, and the server's defaults for them, may ask for."""
-        return max(self.least, self.asked[0]), min(self.most, self.asked[1])
 
 
 SAMPLER = {
     "temp": Setting(
-        *(0, math.inf, 0.0, "Temperature; 0 always takes the most probable token."),
-        divisor=True,
-        field="temperature",
-        asked=(0, 2),
+        *(0, math.inf, 0.0, "Temperature; 0 always takes the most probable token."), divisor=True, field="temperature"
     ),
     "top_p": Setting(0, 1, 1.0, "Sample from the most probable tokens that make up this share of probability."),
     "top_k": Setting(0, math.inf, 0, "Sample from the N most probable tokens; 0 for all.", whole=True),
@@ -47,9 +38,9 @@ SAMPLER = {
 PENALTIES = {
     "repetition_penalty": Setting(0, 1e6, 0.0, "Penalise the last 20 tokens by this factor; 0 for none.", divisor=True),
     "repetition_context_size": Setting(0, MOST_RECENT, 20, whole=True),
-    "presence_penalty": Setting(-1e6, 1e6, 0.0, asked=(-2, 2)),
+    "presence_penalty": Setting(-1e6, 1e6, 0.0),
     "presence_context_size": Setting(0, MOST_RECENT, 20, whole=True),
-    "frequency_penalty": Setting(-1e6, 1e6, 0.0, asked=(-2, 2)),
+    "frequency_penalty": Setting(-1e6, 1e6, 0.0),
     "frequency_context_size": Setting(0, MOST_RECENT, 20, whole=True),
 }
 """Arguments of `make_logits_processors`."""

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ModelWrapValidatorH
 from pydantic_core import PydanticCustomError
 
 from spectool.runtime.sampling.samplers import number
-from spectool.runtime.settings import LONGEST_DRAFT, SETTINGS, Setting
+from spectool.runtime.settings import LONGEST_DRAFT, SETTINGS
 from spectool.serve import request_parts as parts
 from spectool.serve.errors import quoted, wrong_field
 from spectool.serve.options import DEFAULT_MODEL
@@ -62,12 +62,7 @@ _Ids = Annotated[list[Annotated[int, Field(ge=0, le=_LARGEST)]], Field(min_lengt
 _Limit = Annotated[int | None, Field(ge=1, le=_LARGEST)]
 
 
-def _as_asked(setting: Setting) -> Setting:
-    least, most = setting.bounds_asked
-    return setting._replace(least=least, most=min(most, _LARGEST) if setting.whole else most)
-
-
-_SAMPLING = {setting.field or name: (name, _as_asked(setting)) for name, setting in SETTINGS.items()}
+_SAMPLING = {setting.field or name: (name, setting) for name, setting in SETTINGS.items()}
 
 
 class GenerationRequest(parts.Given):

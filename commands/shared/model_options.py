@@ -52,14 +52,14 @@ pipeline_option = _model("--pipeline", is_flag=True, help="Under mlx.launch, giv
 draft_model_option = partial(option, "--draft-model", "--draft", "draft_model", metavar="D")
 
 
-def sampling_options(heading: str, *, asked: bool = False) -> Decorator:
-    """The options of all settings of sampling that have one, perhaps of what requests may be ``asked`` for only."""
+def sampling_options(heading: str) -> Decorator:
+    """The options of all settings of sampling that have one."""
     options = []
     for name, setting in SETTINGS.items():
         if setting.help:
-            least, most = setting.bounds_asked if asked else (setting.least, setting.most)
             kind: Any = Whole if setting.whole else Finite
-            flag, within = f"--{name.replace('_', '-')}", kind(least, None if most == math.inf else most)
+            within = kind(setting.least, None if setting.most == math.inf else setting.most)
+            flag = f"--{name.replace('_', '-')}"
             options.append(option(flag, type=within, default=setting.default, help=setting.help, heading=heading))
     return option_group(*options)
 

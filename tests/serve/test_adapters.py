@@ -120,7 +120,7 @@ def test_v1_may_be_left_out_of_every_address(chatting: Server) -> None:
         asked = {"input": "a"} if path == "/responses" else asked
         assert exchange(chatting, post(path, asked))[0] == 200
     assert [exchange(chatting, get(path))[0] for path in ("/models", "/models/demo")] == [200, 200]
-    status, _, data = exchange(chatting, post("/messages", {**said, "temperature": 5}))
+    status, _, data = exchange(chatting, post("/messages", {**said, "temperature": -5}))
     assert (status, json.loads(data)["type"]) == (400, "error")
 
 
