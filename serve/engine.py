@@ -189,17 +189,15 @@ class Engine:
     def _advance(self) -> None:
         """Advance all texts by a pass, and deliver what they gained."""
         try:
-            steps = self._loop.step() if self._writing else []
+            changed = self._loop.step() if self._writing else []
         except Exception as error:
             self._break(error)
             return
-        for text, gained in steps:
+        for text in changed:
             if (answer := self._writing.get(text)) is None:
                 continue  # ended with the loop, which another one has broken
             try:
-                if isinstance(gained, Exception):
-                    raise gained
-                for token, logprobs, _ in text.tokens_of(gained):
+                for token, logprobs, _ in text.take():
                     piece = answer.add(token, logprobs)
                     answer.deliver(piece)
                     if piece.end is not None:

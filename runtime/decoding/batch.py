@@ -113,11 +113,9 @@ def batch_generate(
             while waiting or len(loop):
                 while waiting and loop.accepts(waiting[0].cache):
                     loop.add(waiting.popleft())
-                for text, gained in loop.step():
-                    if isinstance(gained, Exception):
-                        raise gained
+                for text in loop.step():
                     place = places[text]
-                    for token, _, _ in text.tokens_of(gained):
+                    for token, _, _ in text.take():
                         made.tokens[place].append(token)
                         made.texts[place] += texts[place].add(token)
                         if texts[place].end is not None:

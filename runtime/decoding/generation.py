@@ -63,12 +63,10 @@ def generate_step(
                 progress(0, total)
             while not text.ended or not text.prompt_read:
                 unread, read = text.unread, text.prompt_read
-                for _, gained in loop.step():
-                    if isinstance(gained, Exception):
-                        raise gained
-                    if text.yielded == 0:
+                for _ in loop.step():
+                    if text.gained and text.yielded == 0:
                         progress(total, total)
-                    yield from text.tokens_of(gained)
+                    yield from text.take()
                 if not read and text.unread < unread:
                     progress(total - 1 - text.unread, total)
         finally:

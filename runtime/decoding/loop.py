@@ -33,7 +33,7 @@ import mlx.core as mx
 from spectool.runtime.caches.leaves import lengths
 from spectool.runtime.caches.shared import BatchCache, kind_of
 from spectool.runtime.decoding.proposing import Decision, propose
-from spectool.runtime.decoding.text import WIDTH, Commit, Pass, Text
+from spectool.runtime.decoding.text import WIDTH, Pass, Text
 from spectool.runtime.drafters.drafter import NOTHING, Proposal
 from spectool.runtime.drafters.together import DraftPasses
 from spectool.runtime.groups.rank_0 import forward
@@ -42,13 +42,6 @@ from spectool.runtime.policy.policy import Choice, Policy
 
 CLEAR_EVERY = 256  # passes between two mx.clear_cache(), as in mlx-lm
 _SMALLEST_PIECE = 16  # tokens of a prompt, however long they take: fewer take hardly less time
-
-
-class Step(NamedTuple):
-    """What a text gained in a step: tokens, or the error that it ends with."""
-
-    text: Text
-    gained: Commit | Exception
 
 
 @dataclass(slots=True)
@@ -130,24 +123,24 @@ class Loop:
         self._kind = kind_of(self._model, text.cache) if can_share else None
         self._reading.append(text)
 
-    def step(self) -> list[Step]:
-        """Advance every text by a pass, and one prompt by a piece; return what was committed.
+    def step(self) -> list[Text]:
+        """Advance every text by a pass, and one prompt by a piece; return those that gained tokens or failed.
 
-        Before the next step, the tokens of each commit have to be taken with ``text.tokens_of``, and each text that has
-        ended or failed has to be removed. If this raises, nothing here is of further use.
+        Before the next step, the tokens of each have to be taken with ``text.take``, and each text that has ended or
+        failed has to be removed. If this raises, nothing here is of further use.
         """
         with mx.stream(self._stream):
-            steps = [] if self._flights or self._joined() else self._launch_alone()
+            changed = [] if self._flights or self._joined() else self._launch_alone()
             if self._flights:
                 latest = self._flights[-1]
                 if not latest.shared and not latest.launched[0].proposal.tokens and len(self) == 1:
                     self._launch_ahead(latest.launched[0])
-                steps = self._read()
+                changed = self._read()
             if self._reading:
-                steps += self._read_prompt()
+                changed += self._read_prompt()
             if not self._flights and self._joined():
                 self._launch_shared()
-        return steps
+        return changed
 
     def remove(self, text: Text) -> int | None:
         """End a text at any time, and return the number of its tokens that its own cache holds afterwards.
@@ -187,8 +180,8 @@ class Loop:
             self._shared.append(text)
         return True
 
-    def _launch_alone(self) -> list[Step]:
-        """Begin a pass over one text, with drafts; return the error of one that fails."""
+    def _launch_alone(self) -> list[Text]:
+        """Begin a pass over one text, with drafts; return it if it fails."""
         text = next((text for text in self._own if not text.ended), None)
         if text is None:
             return []
@@ -197,7 +190,8 @@ class Loop:
         try:
             logits = text.own.launch(mx.array([text.feed()], dtype=mx.int32))
         except Exception as error:
-            return [_failed(text, error)]
+            text.fail(error)
+            return [text]
         rows = logits.squeeze(0)
         launched = _Launched(text, text.proposal, rows[len(text.refeed) :] if text.refeed else rows)
         launched.choose()
@@ -245,10 +239,9 @@ class Loop:
         without_drafts = Choice([text.drafters], [NOTHING], rests=True)
         self._flights.append(_Flight([ahead], [Decision(text.policy, without_drafts, [text])], 0, now))
 
-    def _read(self) -> list[Step]:
+    def _read(self) -> list[Text]:
         """Wait for the oldest pass that is under way, and commit to each text what it accepted."""
         all_launched, decisions, width, began, draft_seconds, shared = self._flights.popleft()
-        steps: list[Step] = []
         launched = [each for each in all_launched if not each.text.closed]
         if not width:
             for each in launched:
@@ -261,12 +254,10 @@ class Loop:
         for each in launched:
             text = each.text
             try:
-                commit = text.commit_pass(each.chosen, each.proposal, draft_seconds, self._pass_seconds)
+                text.commit_pass(each.chosen, each.proposal, draft_seconds, self._pass_seconds)
             except Exception as error:
-                steps.append(_failed(text, error))
+                text.fail(error)
             else:
-                text.gained = commit.cycle.committed
-                steps.append(Step(text, commit))
                 if not shared:
                     self._keep_own(text)
         for decision in decisions:
@@ -286,7 +277,7 @@ class Loop:
         self._passes += 1
         if self._passes % CLEAR_EVERY == 0:
             mx.clear_cache()
-        return steps
+        return [each.text for each in launched]
 
     def _keep_own(self, text: Text) -> None:
         """Take what was rejected out of the cache of a text that is alone."""
@@ -310,8 +301,8 @@ class Loop:
         for text in [text for text in self._shared if text.ended]:
             self._take_out(text, text.cached_after_commit, spare=len(text.inputs))
 
-    def _read_prompt(self) -> list[Step]:
-        """Read a piece of the prompt that has least left."""
+    def _read_prompt(self) -> list[Text]:
+        """Read a piece of the prompt that has least left; return its text if it fails."""
         text = min(self._reading, key=lambda text: text.unread)
         most, before, began = text.settings.prefill_step_size, text.unread, perf_counter()
         if self._reading_passes is not None and (self._own or self._shared):
@@ -320,7 +311,8 @@ class Loop:
         try:
             text.read_piece(most)
         except Exception as error:
-            return [_failed(text, error)]
+            text.fail(error)
+            return [text]
         if before - text.unread >= _SMALLEST_PIECE:
             self._token_seconds = (perf_counter() - began) / (before - text.unread)
         if not text.unread:
@@ -342,9 +334,3 @@ class Loop:
         # With recurrent layers it may hold only what it held before the latest pass.
         text.inputs = text.inputs if held < before else [*text.refeed, text.last]
         text.own.enter(held - text.origin, exact_masks=True)
-
-
-def _failed(text: Text, error: Exception) -> Step:
-    """The end of a text, which has no part in further passes."""
-    text.ended, text.gained = True, ()
-    return Step(text, error)

@@ -39,15 +39,12 @@ class Pass(NamedTuple):
     positions: int  # leading rows that count: all of them, unless the text of a draft is refused
 
 
-class Commit(NamedTuple):
-    """What a pass added to a text."""
-
-    cycle: Cycle
-    logprobs: mx.array  # of each committed token, and perhaps of more [rows, vocabulary]
-
-
 class Text:
     """A text that is written after a prompt."""
+
+    _cycle: Cycle  # the latest
+    _logprobs: mx.array  # of each token that it has committed, and perhaps of more [rows, vocabulary]
+    _error: Exception | None = None  # that the text ends with
 
     def __init__(
         self, model: Any, cache: list[Any], prompt: Sequence[int], settings: GenerationSettings, policy: Policy
@@ -231,7 +228,7 @@ class Text:
 
     def commit_pass(
         self, current: Pass | Exception | None, proposal: Proposal, draft_seconds: float, pass_seconds: float
-    ) -> Commit:
+    ) -> None:
         """Commit the choices of a pass, up to the first draft that is wrong.
 
         Raises:
@@ -257,16 +254,26 @@ class Text:
             self.constraint.commit(committed)
         if self._history is not None:
             self._history = mx.concatenate([self._history, mx.array(committed, dtype=mx.int32)])
-        cycle = Cycle(draft, proposal.source, min(right, len(committed)), committed, draft_seconds, pass_seconds)
-        return Commit(cycle, current.logprobs)
+        accepted = min(right, len(committed))
+        self._cycle = Cycle(draft, proposal.source, accepted, committed, draft_seconds, pass_seconds)
+        self._logprobs, self.gained = current.logprobs, committed
 
-    def tokens_of(self, commit: Commit) -> Iterator[tuple[int, mx.array, bool]]:
-        """Yield ``(token, log-probabilities, whether it was drafted)`` of what was committed; count each when taken."""
-        cycle = commit.cycle
+    def fail(self, error: Exception) -> None:
+        """End the text, which has no part in further passes."""
+        self.ended, self.gained, self._error = True, (), error
+
+    def take(self) -> Iterator[tuple[int, mx.array, bool]]:
+        """Yield ``(token, log-probabilities, whether it was drafted)`` of the latest commit; count each when taken.
+
+        Raises the error of a text that has failed.
+        """
+        if self._error is not None:
+            raise self._error
+        cycle = self._cycle
         self.statistics.record_pass(cycle.source, len(cycle.proposal))
         if self.settings.on_cycle is not None:
             self.settings.on_cycle(cycle)
         for row, token in enumerate(cycle.committed):
             self.yielded += 1
             self.statistics.record_tokens(cycle.source, 1, row < cycle.accepted)
-            yield token, commit.logprobs[row], row < cycle.accepted
+            yield token, self._logprobs[row], row < cycle.accepted

@@ -59,12 +59,10 @@ def run(
             batch.add(target)
             running[target] = one
         most = max(most, len(batch))
-        for target, gained in batch.step():
-            if isinstance(gained, Exception):
-                raise gained
+        for target in batch.step():
             one = running[target]
             left = target.ended
-            for token, logprobs, _ in target.tokens_of(gained):
+            for token, logprobs, _ in target.take():
                 assert logprobs.ndim == 1
                 one.got.append(token)
                 if len(one.got) == one.leaves_after:
@@ -81,9 +79,8 @@ def run(
 
 def advance(batch: Loop, got: dict[Any, list[int]]) -> None:
     """Make a step: ``got`` gets what each text gains, and a text that has ended is removed."""
-    for text, gained in batch.step():
-        assert not isinstance(gained, Exception)
-        got[text] += [token for token, _, _ in text.tokens_of(gained)]
+    for text in batch.step():
+        got[text] += [token for token, _, _ in text.take()]
         if text.ended:
             assert batch.remove(text)
 

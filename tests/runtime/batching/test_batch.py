@@ -179,12 +179,12 @@ def test_a_text_that_fails_leaves_its_own_cache_right(kind: str, refused: int, b
     for step in range(200):
         if step == begun:
             batch.add(target if begun else other)
-        for one, gained in batch.step():
-            if failed := isinstance(gained, Exception):
-                assert one is target and str(gained) == "not in this language"
-            else:
-                got[one] += [token for token, _, _ in one.tokens_of(gained)]
-            if failed or one.ended:
+        for one in batch.step():
+            try:
+                got[one] += [token for token, _, _ in one.take()]
+            except ValueError as error:
+                assert one is target and str(error) == "not in this language"
+            if one.ended:
                 assert batch.remove(one) == len(one.prompt) + len(got[one]) - 1
                 assert_holds(model, one.cache, [*one.prompt, *got[one]][:-1])
         if not len(batch):
