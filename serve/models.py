@@ -49,17 +49,14 @@ class LoadedModel:
         # Raises what a request would, before the first one; nothing is computed, and with a fixed length nothing timed.
         Sampling(**options.settings(SAMPLER))
         make_logits_processors(**options.settings(PENALTIES))
-        length = 1 if options.num_draft_tokens is None else options.num_draft_tokens
-        settings: dict[str, Any] = {"kv_bits": options.kv_bits, "num_draft_tokens": length}
-        generate_step([0], model, drafter=drafter, **settings).close()
+        generate_step([0], model, drafter=drafter, kv_bits=options.kv_bits, num_draft_tokens=1).close()
         self.tokens = open_tokenizer(tokenizer)  # for the bytes of single tokens
         self.tokens.token_bytes_of(())  # refuses a decoder that it does not know
         mx.eval(model.parameters())
         self.name, self.model, self.tokenizer, self.drafter = options.names[0], model, tokenizer, drafter
         # Chooses among drafters for all requests, since one alone may be too short to learn in.
-        self.policy = Policy(longest=options.num_draft_tokens or 0)
-        if options.num_draft_tokens is None:
-            self.policy = new_policy(model, drafter, measure=options.measure)
+        most = options.num_draft_tokens
+        self.policy = new_policy(model, drafter, measure=options.measure) if most is None else Policy(longest=most)
         self.needs_marks = not trims_freely(make_prompt_cache(model))  # to continue a text from where it was before
         self.vocabulary = vocabulary_size(model)  # number of the model's token ids
         self.context = context_length(model, tokenizer)

@@ -102,12 +102,7 @@ def require_known_mask(keeps: Any, max_size: int, window_size: int | None) -> No
 
 
 def _mask(window: Any, N: int, window_size: int | None = None, return_array: bool = False) -> Any:
-    """The mask for ``N`` tokens, bool [N, entries]; mlx-lm's own where it is right. Same signature.
-
-    Raises:
-        RuntimeUnsupported: Single tokens see what depends on where the window stands, since it is wider than the
-            model's own (``window_size``) and keeps its first tokens.
-    """
+    """The mask for ``N`` tokens, bool [N, entries]; mlx-lm's own where it is right. Same signature."""
     require_known_mask(window.keep and N > 1, window.max_size, window_size)
     if N > 1 and not window.keep:
         window_size = min(window_size or window.max_size, window.max_size)
