@@ -35,18 +35,40 @@ def flatten(cache: Sequence[Any]) -> list[Any]:
 
 
 def require_cache_of(model: Any, cache: Sequence[Any]) -> None:
-    """Raise `RuntimeUnsupported` if ``cache`` has not the entries of ``model``, so is another model's."""
+    """Raise `RuntimeUnsupported` if ``cache`` has not the entries or heads of ``model``, so is another model's."""
     if not hasattr(model, "make_cache") and not hasattr(model, "layers"):
         return  # something that is called like a model and makes no cache
     expected, found = flatten(make_prompt_cache(model)), flatten(cache)
-    if len(expected) != len(found) or not all(
+    wrong = [(_in_words(expected), _in_words(found))]
+    if len(expected) == len(found) and all(
         isinstance(leaf, type(own)) or (type(own) is KVCache and isinstance(leaf, _INSTEAD))
         for own, leaf in zip(expected, found, strict=True)
     ):
+        heads = list(map(_heads, found))
+        both = zip(_heads_of(model), heads, strict=False) if any(heads) else ()
+        wrong = [(f"with heads × sizes of {own}", other) for own, other in both if own and other and own != other]
+    if wrong:
         raise RuntimeUnsupported(
-            f"prompt_cache: expected a cache of this model, {_in_words(expected)}, got {_in_words(found)}. "
+            f"prompt_cache: expected a cache of this model, {wrong[0][0]}, got {wrong[0][1]}. "
             "Make one with make_prompt_cache(model)"
         )
+
+
+@once_per_model
+def _heads_of(model: Any) -> list[str]:
+    """The heads of a model's caches, from a pass that is built and not computed; none if that fails."""
+    cache = make_prompt_cache(model)
+    try:
+        model(mx.zeros((1, 1), dtype=mx.int32), cache=cache)
+    except Exception:  # the generation itself will say why
+        return []
+    return list(map(_heads, flatten(cache)))
+
+
+def _heads(leaf: Any) -> str:
+    """Numbers and sizes of the heads of keys and values; empty where ``leaf`` holds none, or quantised ones."""
+    arrays = [getattr(leaf, name, None) for name in ("keys", "values")]
+    return " and ".join(f"{each.shape[1]} × {each.shape[-1]}" for each in arrays if isinstance(each, mx.array))
 
 
 def require_quantizable(cache: Sequence[Any], model: Any, bits: int, group_size: int) -> None:
