@@ -40,7 +40,6 @@ from spectool.tokenization.incremental.by_ids import IncrementalBPE, encoder_of
 from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.opening import open_tokenizer
-from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.token_bytes import text_of
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -125,7 +124,7 @@ def cut_and_join(variant: Variant, texts: Iterator[str], rng: random.Random) -> 
     encoder, token_bytes = variant.encoder, variant.tokenizer.token_bytes
     prefix = " " * variant.tokenizer.leading_space
     assert isinstance(encoder, IncrementalBPE)
-    inside = RunningText(variant.tokenizer).backend
+    inside = variant.tokenizer.running_backend
     for text in texts:
         ((whole, _),) = written(variant.tokenizer, [text])
         if b"".join(map(token_bytes.__getitem__, whole)) != (prefix + text).encode():

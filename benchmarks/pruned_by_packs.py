@@ -55,7 +55,7 @@ def pruned(model: Any, rows: mx.array, whole: Tokenizer, sources: Sequence[Sourc
     """The tokenizer that some sources need; the model gets the rows that belong to it."""
     characters = frozenset[str]().union(*(each.characters for each in sources))
     counts, coverage = [each.counts for each in sources], [each.coverage for each in sources]
-    kept = choose_ids(whole, counts, needed_ids(whole, characters), coverage=coverage).kept
+    kept = choose_ids(whole, counts, needed_ids(whole, characters), coverage=coverage)
     spec, new = pruned_spec(json.loads(whole.backend.to_str()), kept)
     model.model.embed_tokens.weight = rows[mx.array([old for old in new if old < rows.shape[0]])]
     mx.eval(model.parameters())

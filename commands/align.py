@@ -28,7 +28,6 @@ def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool)
     tokenizer's own encoding. Then drafts are lost, but the output stays the same.
 
     \b
-    string free  share of drafts that are translated without encoding any text
     lossy texts  passages that a tokenizer does not keep, left out here
     lost joins   share of translated tokens that differ
 

@@ -73,9 +73,7 @@ def prune_draft(
         return (in_form(made, bits) if bits else {}) | (guesses_of(made, tried) if tried else {})
 
     manifest = prune_model(directory, whole, sources, path, say, ids, counted, finish)
-    facts = dict(manifest.statistics)
-    facts["ids to cover"] = {f"{100 * share:g}%": count for share, count in facts.pop("curve")}
-    print_result(path, manifest, as_json, **facts)
+    print_result(path, manifest, as_json, **manifest.statistics)
     say_next(["align", "--draft", str(out or path.name)], "--target TARGET")
 
 

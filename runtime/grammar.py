@@ -26,7 +26,6 @@ from spectool import RuntimeUnsupported
 from spectool.runtime.chat_template import has_channels
 from spectool.runtime.mlx_lm_compat import TokenizerWrapper
 from spectool.tokenization.opening import open_tokenizer
-from spectool.tokenization.running_text import RunningText
 
 _MOST_FORCED = 4096  # forced tokens beyond which encoding them after each pass would take longer than the pass
 # Between the tokens of JSON. Unbounded, small models write it until the answer is full.
@@ -288,7 +287,7 @@ class _Vocabulary:
         ends, special = sorted(self.ends), opened.specials | self.ends
         self.specials = {opened.backend.id_to_token(token) or "": token for token in special}  # no text; id by name
         self.spelled = [opened.shown_bytes_of(i) if i in special else raw for i, raw in enumerate(opened.token_bytes)]
-        running, spelled = RunningText(opened), self.spelled
+        running, spelled = opened.running_backend, self.spelled
 
         class Tokens:
             """What llguidance asks for; it encodes texts that are forced, which begin inside an answer."""
@@ -297,7 +296,7 @@ class _Vocabulary:
             tokens = spelled
 
             def __call__(self, text: str) -> list[int]:
-                ids = running.backend.encode(text, add_special_tokens=False).ids
+                ids = running.encode(text, add_special_tokens=False).ids
                 same = b"".join(spelled[token] for token in ids) == text.encode()
                 return ids if same else trie.greedy_tokenize(text)
 

@@ -28,8 +28,8 @@ def require_on_hub(name: str) -> None:
         HfApi().model_info(name, timeout=_HUB_SECONDS)
 
 
-def fetch(name: str) -> Path:
-    """Download what is missing of a model in the local cache, and return its folder there.
+def fetch(name: str, weights: bool = True) -> Path:
+    """Download what is missing of a model, or of all but its weights, in the local cache, and return its folder there.
 
     Raises:
         TokenizerError: It is not on the hub, or cannot be had from there; says why.
@@ -39,8 +39,9 @@ def fetch(name: str) -> Path:
     require_on_hub(name)
     page = f"https://huggingface.co/{name}"
     advice = f"If it has terms to accept, do so at {page}, and log in: hf auth login. Otherwise, try again"
+    unread = None if weights else "*.safetensors"
     with backend_errors(name, "cannot be downloaded", advice):
-        return Path(snapshot_download(name, allow_patterns=[*_READ, *LEGAL]))
+        return Path(snapshot_download(name, allow_patterns=[*_READ, *LEGAL], ignore_patterns=unread))
 
 
 def cached_snapshot(name: str, *files: str) -> Path | None:

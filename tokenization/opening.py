@@ -7,8 +7,6 @@ class name. If the rebuilt one encodes differently from ``tokenizer.json``, it i
 import json
 import os
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ import tokenizers
 
 from spectool import TokenizerError
 from spectool.tokenization.backend import backend_errors, sections, with_added_tokens
-from spectool.tokenization.hub_names import cached_snapshot, looks_like_hub_id, require_on_hub
+from spectool.tokenization.hub_names import cached_snapshot, fetch, looks_like_hub_id
 from spectool.tokenization.roles import find_roles
 from spectool.tokenization.tokenizer import MOST_IDS, Tokenizer
 
@@ -47,7 +45,7 @@ def open_tokenizer(source: Any) -> Tokenizer:
     if path.is_file():
         return _build(str(path), _read_backend(path), *_settings(path))
     if path.is_dir():
-        return _from_directory(path)
+        return _from_directory(path, str(path))
     require_plain(path)
     name = str(source)
     if not looks_like_hub_id(name):
@@ -56,14 +54,7 @@ def open_tokenizer(source: Any) -> Tokenizer:
             "Give a directory with tokenizer.json, the file itself, or a hub id such as "
             "speakleash/Bielik-11B-v2.5-Instruct"
         )
-    if (cached := cached_tokenizer(name)) is not None:
-        return cached
-    require_on_hub(name)
-    loaded = _load_with_transformers(name)
-    with suppress(TokenizerError):  # what else was fetched may be half there
-        if (cached := cached_tokenizer(name)) is not None:  # with the ends of text next to it
-            return cached
-    return _from_transformers(name, loaded, ())
+    return cached_tokenizer(name) or _from_directory(fetch(name, weights=False), name)
 
 
 def cached_tokenizer(name: str) -> Tokenizer | None:
@@ -73,19 +64,19 @@ def cached_tokenizer(name: str) -> Tokenizer | None:
         TokenizerError: It is there, and cannot be used.
     """
     folder = cached_snapshot(name, "tokenizer.json", "*.model", "vocab.json")
-    return None if folder is None else replace(_from_directory(folder), name=name)
+    return None if folder is None else _from_directory(folder, name)
 
 
-def _from_directory(path: Path) -> Tokenizer:
+def _from_directory(path: Path, name: str) -> Tokenizer:
     for each in path.glob("*"):
         require_plain(each)
     for each in filter(Path.is_file, path.glob("tokenizer*")):
         _require_downloaded(each)
-    name, file = str(path), path / "tokenizer.json"
+    file = path / "tokenizer.json"
     config, eos = _settings(file, "config.json")
     if file.is_file() and not config and not (path / "config.json").is_file():  # transformers could not say more
         return _build(name, _read_backend(file), config, eos)
-    tokenizer = _from_transformers(name, _load_with_transformers(name), eos)
+    tokenizer = _from_transformers(name, _load_with_transformers(path), eos)
     if not (file.is_file() or any(tokenizer.token_bytes)):
         raise TokenizerError(f"{path}: transformers makes an empty tokenizer of this. {_SAVED}")
     return tokenizer
@@ -98,20 +89,19 @@ def _settings(file: Path, *more: str) -> tuple[dict[str, Any], tuple[int, ...]]:
     return _read_json(file.with_name("tokenizer_config.json")), eos
 
 
-def _load_with_transformers(name: str) -> Any:
+def _load_with_transformers(path: Path) -> Any:
     # transformers announces a missing PyTorch on import; the tokenizers need none.
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     from transformers import AutoTokenizer
 
-    problem = "transformers cannot load this tokenizer"
-    advice = "If the hub cannot be reached, download it first and give its directory, or give a tokenizer.json file"
-    if (Path(name) / "tokenizer.json").is_file():
+    if (path / "tokenizer.json").is_file():
+        problem = "transformers cannot load this tokenizer"
         advice = "Download its files again. To use tokenizer.json as it is, give the file instead of the directory"
-    elif Path(name).is_dir():
+    else:
         problem = "no tokenizer.json in this directory, and transformers makes none of what is there"
         advice = f"{_SAVED}. Vocabularies of other formats may need: pip install 'spectool[formats]'"
-    with backend_errors(name, problem, advice):
-        return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    with backend_errors(str(path), problem, advice):
+        return AutoTokenizer.from_pretrained(str(path), trust_remote_code=False)
 
 
 def _from_transformers(name: str, loaded: Any, eos: tuple[int, ...]) -> Tokenizer:

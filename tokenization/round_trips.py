@@ -52,7 +52,7 @@ def unread(tokenizer: Tokenizer) -> Iterator[str]:
     sign = "Ġ" if tokenizer.has_step("ByteLevel", *_WRITING) else tokenizer.space_sign
     if tokenizer.spec["decoder"] is None:
         yield "has no decoder: a space is written between any two tokens"
-    elif tokenizer.bytes_of_names({0: sign}) != [b" "]:
+    elif tokenizer.decoded(sign) != b" ":
         yield f"writes {sign!r} for a space, which decoding leaves so"
     splits = tokenizer.steps("pre_tokenizer")[1:]
     if any(step.get("prepend_scheme") == "always" or step.get("add_prefix_space") for step in splits):

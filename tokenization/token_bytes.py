@@ -10,7 +10,7 @@ one space that is not part of it. Decoders that join words, of WordPiece and of 
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from operator import methodcaller
 from typing import Any
@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from spectool import TokenizerError
 from spectool.tokenization.backend import steps_of
 
-DecoderStep = Callable[[str], str | bytes]
 DECODERS = ("ByteFallback", "ByteLevel", "Fuse", "Metaspace", "Replace", "Sequence", "Strip")
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>\Z")
 
@@ -74,15 +73,15 @@ def text_of(raw: bytes) -> str:
         return ""
 
 
-def decoder_steps(spec: Mapping[str, Any], tokenizer: str) -> list[DecoderStep]:
-    """What the decoder in a ``spec`` does to each token by itself.
+def decoder_of(spec: Mapping[str, Any], tokenizer: str) -> Callable[[str], bytes]:
+    """What the decoder in a ``spec`` makes of the name of a token by itself: the token's bytes.
 
     Raises:
         TokenizerError: The decoder of the ``tokenizer`` of this name has a step that this version does not know.
     """
+    steps, fused = list[Callable[[str], str | bytes]](), False
     if spec["decoder"] is None:  # tokens are written with a space between any two
-        return [" ".__add__]
-    steps, fused = list[DecoderStep](), False
+        steps.append(" ".__add__)
     for step in steps_of(spec, "decoder"):
         match step["type"]:
             case "ByteLevel":
@@ -102,16 +101,15 @@ def decoder_steps(spec: Mapping[str, Any], tokenizer: str) -> list[DecoderStep]:
                     "text, after Fuse or ByteLevel. Change the decoder in tokenizer.json, or give another tokenizer"
                 )
         fused |= step["type"] in ("ByteLevel", "Fuse")  # which make one string of all tokens
-    return steps
 
+    def decoded(token: str) -> bytes:
+        piece: str | bytes = token
+        for step in steps:
+            if isinstance(piece, str):
+                piece = step(piece)
+        return piece if isinstance(piece, bytes) else piece.encode("utf-8", "surrogatepass")
 
-def decoded(token: str, steps: Iterable[DecoderStep]) -> bytes:
-    """The bytes of a token after these steps of a decoder."""
-    piece: str | bytes = token
-    for step in steps:
-        if isinstance(piece, str):
-            piece = step(piece)
-    return piece if isinstance(piece, bytes) else piece.encode("utf-8", "surrogatepass")
+    return decoded
 
 
 _SYMBOLS = byte_symbols()

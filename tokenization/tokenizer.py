@@ -4,7 +4,7 @@ Ids always come from the `tokenizers` backend that will be used when text is gen
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +16,7 @@ from spectool import FingerprintMismatch, TokenizerError, escaped_name
 from spectool.tokenization.backend import call_backend, encode_batch, encode_many, sections, steps_of, with_added_tokens
 from spectool.tokenization.fingerprint import fingerprint_of, short
 from spectool.tokenization.roles import Roles, names_control
-from spectool.tokenization.token_bytes import decoded, decoder_steps
+from spectool.tokenization.token_bytes import Lists, decoder_of
 
 MOST_IDS = 1 << 24  # of one tokenizer: lists have a place for each id up to the highest
 
@@ -215,19 +215,18 @@ class Tokenizer:
         return len(self.token_bytes)
 
     @cached_property
+    def decoded(self) -> Callable[[str], bytes]:
+        """A function that gives the bytes of a token by its name.
+
+        Raises:
+            TokenizerError: The decoder has a step that this version does not know.
+        """
+        return decoder_of(self.spec, self.name)
+
+    @cached_property
     def token_bytes(self) -> Sequence[bytes]:
         """The bytes of every id; empty for special and missing ids."""
-        return self.bytes_of_names(self.decoded_names(), self.specials)
-
-    def with_token_bytes(self, token_bytes: Sequence[bytes]) -> "Tokenizer":
-        """The same tokenizer with `token_bytes` that are already known, such as those of an alignment."""
-        same = copy(self)
-        same.__dict__["token_bytes"] = token_bytes
-        return same
-
-    def decoded_names(self) -> Mapping[int, str]:
-        """The name that each id is decoded as; of a normalized added token, its normalized content."""
-        names = {index: name for name, index in self.vocabulary.items()}
+        decoded, names = self.decoded, {index: name for name, index in self.vocabulary.items()}
         added = {token["id"]: self.backend.id_to_token(token["id"]) or "" for token in self.spec["added_tokens"]}
         for name, index in self.vocabulary.items() if len(names) < len(self.vocabulary) else ():
             if names[index] != name and index not in added:
@@ -235,30 +234,29 @@ class Tokenizer:
                     f"{self.name}: id {index} has several tokens, such as {names[index]!r} and {name!r}, so that "
                     "nothing says which of them it stands for. Use a tokenizer with an id for each"
                 )
-        return names | added
-
-    def bytes_of_names(self, names: Mapping[int, str], specials: frozenset[int] = frozenset()) -> list[bytes]:
-        """The bytes of ids that are decoded as these names; empty for ``specials`` and for ids without a name.
-
-        Raises:
-            TokenizerError: The decoder has a step that this version does not know.
-        """
-        steps, found = decoder_steps(self.spec, self.name), [b""] * (max(names, default=-1) + 1)
-        for index in names.keys() - specials:
-            found[index] = decoded(names[index], steps)
+        names |= added  # as which they are decoded: of a normalized one, its normalized content
+        found = [b""] * (max(names, default=-1) + 1)
+        for index in names.keys() - self.specials:
+            found[index] = decoded(names[index])
         return found
 
+    def with_token_bytes(self, token_bytes: Sequence[bytes]) -> "Tokenizer":
+        """The same tokenizer with `token_bytes` that are already known, such as those of an alignment."""
+        same = copy(self)
+        same.__dict__.pop("running_bytes", None)
+        same.__dict__["token_bytes"] = token_bytes
+        return same
+
     def token_bytes_of(self, tokens: Iterable[int]) -> list[bytes]:
-        """The bytes of a few ids, without computing all of them; empty for missing ids."""
-        tokens = list(tokens)
-        names = {token: name for token in tokens if (name := self.backend.id_to_token(token)) is not None}
-        found = self.bytes_of_names(names, self.specials)
-        return [found[token] if token in names else b"" for token in tokens]
+        """The bytes of a few ids, without computing all of them; empty for special and missing ids."""
+        decoded, specials = self.decoded, self.specials
+        names = (None if token in specials else self.backend.id_to_token(token) for token in tokens)
+        return [b"" if name is None else decoded(name) for name in names]
 
     def shown_bytes_of(self, token: int) -> bytes:
         """The bytes that a token shows in a text that shows special tokens, by their names; empty for a missing id."""
         name = self.backend.id_to_token(token)
-        return b"" if name is None else self.bytes_of_names({0: name})[0]
+        return b"" if name is None else self.decoded(name)
 
     def bytes_of(self, ids: Iterable[int]) -> bytes:
         """The bytes of a whole text: its joined token bytes, without the space that decoding removes before them."""
@@ -291,4 +289,58 @@ class Tokenizer:
         added = [token | {"special": token["id"] in self.specials} for token in self.spec["added_tokens"]]
         backend = with_added_tokens(self.backend, added)
         backend.encode_special_tokens = True
+        return backend
+
+    # Inside a running text, where ids are joined: nothing is put before a text, and nothing is normalized.
+
+    @cached_property
+    def running_bytes(self) -> Sequence[bytes]:
+        """`token_bytes`, and bytes for special tokens that merging plain text can end in.
+
+        Nothing else takes these tokens for text, but joining ids has to follow the merges.
+        """
+        model = self.spec["model"]
+        # A model that ignores merges finds whole pieces of text, and the name of a special token is split into several.
+        merges = model["type"] == "BPE" and not model.get("ignore_merges")
+        made = [token for token in self.specials if merges and self.encodes_to(token)]
+        if not made:
+            return self.token_bytes
+        token_bytes = list(self.token_bytes)
+        for token in made:
+            token_bytes[token] = self.shown_bytes_of(token)
+        return Lists.of(token_bytes)
+
+    @cached_property
+    def running_added(self) -> Mapping[int, str]:
+        """The added tokens that running text can contain: id -> the text that it is found as and decodes to.
+
+        Special tokens are left out, and tokens that decode to something else than they are found as.
+        """
+        added = {token["id"]: token for token in self.spec["added_tokens"] if token["id"] not in self.specials}
+        normalizer, found = self.backend.normalizer, dict[int, str]()
+        for (index, token), raw in zip(added.items(), self.token_bytes_of(added), strict=True):
+            sought = token["content"]
+            if token["normalized"] and normalizer is not None:
+                normalized = call_backend(normalizer.normalize_str, sought, self.name)
+                sought = normalized.replace(self.normalized_space, " ")
+            if sought and sought.encode() == raw:
+                found[index] = sought
+        return found
+
+    @cached_property
+    def running_backend(self) -> tokenizers.Tokenizer:
+        """A copy of the backend that spells exactly the given text.
+
+        Of the added tokens it finds only `running_added`. Nothing is prepended, stripped or normalized, but spaces are
+        written with their sign.
+        """
+        plain, sought, spaces = {"lstrip": False, "rstrip": False}, self.running_added, self.normalized_space
+        added = [
+            token | plain | {"content": sought.get(token["id"], token["content"]), "special": token["id"] not in sought}
+            for token in self.spec["added_tokens"]
+        ]
+        backend = with_added_tokens(self.backend, added)
+        backend.encode_special_tokens = True
+        backend.normalizer = None if spaces == " " else tokenizers.normalizers.Replace(" ", spaces)
+        backend.pre_tokenizer = self.text_splits
         return backend

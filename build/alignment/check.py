@@ -83,7 +83,7 @@ def check_joins(
             if role == "draft":
                 places = _committed(text, expected, TranslatedText(encoder, spellings, other.leading_space))
             else:
-                places = _proposed(text, expected, encoder, spellings)
+                places = _proposed(text, expected, encoder)
             for joined, right in places:
                 found.places += 1
                 if list(joined) != list(right):
@@ -104,28 +104,19 @@ def _committed(text: _Text, expected: Mapping[bytes, list[int]], joined: Transla
             yield joined.ids, right
 
 
-def _proposed(
-    text: _Text, expected: Mapping[bytes, list[int]], encoder: IncrementalEncoder, spellings: Sequence[tuple[int, ...]]
-) -> _Places:
+def _proposed(text: _Text, expected: Mapping[bytes, list[int]], encoder: IncrementalEncoder) -> _Places:
     """Yield what a draft says after each of the other's ids, joined and expected, where the earlier ids stay."""
-    data, ids, ends, committed, places = text
+    data, _, ends, committed, places = text
     for count, start in enumerate(places[:-1] if places else (), 1):
         first = bisect_right(ends, start)
-        last = min(first + _DRAFTED, len(ends)) - 1
-        right = expected.get(data[: ends[last]], [])
-        if not start or not right or right[:count] != committed[:count]:
+        end = ends[min(first + _DRAFTED, len(ends)) - 1]
+        right = expected.get(data[:end], [])
+        if not start or not right or right[:count] != committed[:count] or not is_whole(data[:start]):
             continue
-        if not all(is_whole(data[:end]) for end in (start, *ends[first : last + 1])):
-            continue
-        joined = committed[:count]
         if isinstance(encoder, TailReencoder):
-            yield encoder.encode_after(joined, data[:start], data[start : ends[last]])[0], right[count:]
-            continue
-        drafted = map(spellings.__getitem__, ids[first + 1 : last + 1])
-        for spelling in (encoder.spell(data[start : ends[first]]), *drafted):
-            place, tail = encoder.join(joined, spelling, count)
-            joined[place:] = tail
-        yield joined[count:], right[count:]
+            yield encoder.encode_after(data[:start], data[start:end])[0], right[count:]
+        else:
+            yield encoder.join_bytes(committed[:count], data[start:end], count)[1], right[count:]
 
 
 def _difference(found: Sequence[int], expected: Sequence[int], token_bytes: Sequence[bytes]) -> str:

@@ -2,7 +2,6 @@
 
 from spectool.tokenization.backend import encode_many
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
-from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.token_bytes import text_of
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -14,7 +13,7 @@ def spellings(source: Tokenizer, other: Tokenizer) -> list[tuple[int, ...]]:
     write have no spelling.
     """
     joins = not reasons_for_text(other)
-    backend = RunningText(other).backend if joins else other.backend
+    backend = other.running_backend if joins else other.backend
     texts = list(map(text_of, source.token_bytes))
     distinct = list(dict.fromkeys(filter(None, texts)))
     spelled = dict(zip(distinct, map(tuple, encode_many(backend, distinct, other.name)), strict=True))

@@ -50,7 +50,7 @@ def prune_model(
 ) -> Manifest:
     """Write a copy of a model with only the ids that some languages need.
 
-    The manifest records what was kept, the coverage curve, and the length of each corpus in tokens before and after.
+    The manifest records what was kept, how much that covers, and the length of each corpus in tokens before and after.
     Each corpus and each pack has the same weight.
 
     Args:
@@ -95,8 +95,8 @@ def prune_model(
     needed = needed_ids(whole, characters, named.difference(strangers))
     if unused := [name for index, name in placeholders(whole).items() if index not in needed]:
         progress(f"leaving out {len(unused):,} added tokens that stand for nothing, such as {unused[0]}")
-    choice = choose_ids(whole, counts, needed - without_row, ids, coverage)
-    content, new = pruned_spec(spec, choice.kept | without_row)
+    kept = choose_ids(whole, counts, needed - without_row, ids, coverage)
+    content, new = pruned_spec(spec, kept | without_row)
     rows = [old for old in new if old not in without_row]
     size = weights.size_with(len(rows))
     with atomic_directory(out) as directory:
@@ -111,8 +111,8 @@ def prune_model(
         pruned = open_tokenizer(directory)  # as mlx-lm will
         _require_same(pruned, content)
         text = [
-            {**source.facts, **source.compare(whole, pruned), "covered": round(share, 6)}
-            for source, share in zip(sources, choice.covered, strict=True)
+            {**source.facts, **source.compare(whole, pruned), "covered": round(source.covered(kept), 6)}
+            for source in sources
         ]
         with tqdm(total=before, desc="writing weights", unit="B", unit_scale=True, disable=None) as bar:
             write_weights(weights, rows, directory, bar.update)
@@ -126,7 +126,6 @@ def prune_model(
             statistics={
                 "ids": {"before": whole.size, "after": len(new)},
                 "weights": {"before": before, "after": form.pop("bytes", size)},
-                "curve": choice.curve,
                 "text": text,
                 **form,
             },

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,6 @@ from spectool.tokenization.tokenizer import Tokenizer
 
 COVERAGE = 0.999  # share of the tokens of every corpus that is kept, unless a number of ids is asked for
 PACK_COVERAGE = 1.0  # of the tokens of a pack, which has left out what is rare
-LEVELS = (0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 1.0)  # of the curve
 _MULTIPLE = 64  # rows: kernels for quantised matrices are slower on other numbers
 _KINDS = ("byte-level BPE", "SentencePiece BPE", "BPE", "Unigram")
 _NAMES_IDS = re.compile(r".*(token_ids?|token_index|suppress_tokens|bad_words_ids)|ids|pad_id|unk_id|sep|cls")
@@ -21,14 +20,6 @@ _NAMES_IDS = re.compile(r".*(token_ids?|token_index|suppress_tokens|bad_words_id
 _PLACEHOLDER = re.compile(
     r"[<\[]\|?(unused|reserved(_special_token)?|placeholder|control|special|extra)_?\d+\|?[>\]]", re.IGNORECASE
 )
-
-
-class KeptIds(NamedTuple):
-    """The ids to keep, and how much of the text fewer or more of them would cover."""
-
-    kept: frozenset[int]
-    covered: tuple[float, ...]  # share of the tokens of each corpus that are kept
-    curve: tuple[tuple[float, int], ...]  # share of every corpus, number of ids that reach it
 
 
 def require_prunable(tokenizer: Tokenizer) -> None:
@@ -66,7 +57,7 @@ def choose_ids(
     needed: Iterable[int],
     ids: int | None = None,
     coverage: Sequence[float] | None = None,
-) -> KeptIds:
+) -> frozenset[int]:
     """Choose the most frequent tokens, with the tokens that their merges are made of, and those that are ``needed``.
 
     Every corpus has the same weight; ``counts`` are the occurrences by id in each, ``[size]``. At most ``ids`` are
@@ -76,38 +67,24 @@ def choose_ids(
     Raises:
         TokenizerError: There are more than ``ids`` ids that are always kept.
     """
-    first = frozenset(needed)
-    if ids is not None and ids < len(first):
+    kept = set(needed)
+    if ids is not None and ids < len(kept):
         raise TokenizerError(
-            f"{tokenizer.name}: expected --ids of at least {len(first):,}, because added tokens, bytes and single "
+            f"{tokenizer.name}: expected --ids of at least {len(kept):,}, because added tokens, bytes and single "
             f"characters are always kept, got {ids:,}"
         )
-    parts = _parts(tokenizer)
-    shares = np.sum([count / count.sum() for count in counts], axis=0)
-    ranking = [token for token in np.argsort(-shares, kind="stable").tolist() if shares[token] > 0]
-    made = {token: {token, *parts(token)} for token in ranking}
-    totals, goals = [int(count.sum()) for count in counts], np.array(coverage or [COVERAGE] * len(counts))
-    sizes, covered = [len(first)], [np.array(_covered(first, counts))]
-    kept, seen = set(first), np.array([int(count[list(first)].sum()) for count in counts])
-    for token in ranking:
-        if new := list(made[token] - kept):
-            kept.update(new)
-            seen += [int(count[new].sum()) for count in counts]
-            sizes.append(len(kept))
-            covered.append(seen / totals)
-    least, spare = np.min(covered, axis=1), np.min(covered - goals, axis=1)
-    curve = tuple((level, sizes[int(np.searchsorted(least, level))]) for level in LEVELS)
-    size = ids or -(-sizes[int(np.searchsorted(spare, 0.0))] // _MULTIPLE) * _MULTIPLE
-    kept = set(first)
-    for token in ranking:
-        if len(kept) + len(made[token] - kept) <= size:
-            kept |= made[token]
-    return KeptIds(frozenset(kept), _covered(kept, counts), curve)
-
-
-def _covered(kept: Iterable[int], counts: Sequence[NDArray[np.int64]]) -> tuple[float, ...]:
-    tokens = list(kept)
-    return tuple(float(count[tokens].sum() / count.sum()) for count in counts)
+    parts, size = _parts(tokenizer), ids
+    totals, goals = np.array([count.sum() for count in counts]), np.array(coverage or [COVERAGE] * len(counts))
+    shares = np.sum([count / total for count, total in zip(counts, totals, strict=True)], axis=0)
+    seen = np.array([count[list(kept)].sum() for count in counts])
+    for token in np.argsort(-shares, kind="stable")[: np.count_nonzero(shares)].tolist():
+        if size is None and (seen / totals >= goals).all():
+            size = -(-len(kept) // _MULTIPLE) * _MULTIPLE
+        new = {token, *parts(token)} - kept
+        if size is None or len(kept) + len(new) <= size:
+            kept |= new
+            seen += [count[list(new)].sum() for count in counts]
+    return frozenset(kept)
 
 
 def _parts(tokenizer: Tokenizer) -> Callable[[int], Iterable[int]]:

@@ -154,7 +154,7 @@ class TokenRows:
         try:
             asked = likely & (rows[:, 0] >= 0) & (rows[:, 1] != UNKNOWN)
             for token in np.unique(rows[asked, 0]).tolist():
-                if not self.encoder.may_hold(self.committed, (token,)):
+                if not self.encoder.may_hold(self.committed, self.encoder.token_bytes[token]):
                     merging.append(token)
         finally:
             del self.committed[floor:]

@@ -53,4 +53,4 @@ class Absorption:
         How often that happens cannot be told from the alignment's sample, which is mostly prose without line ends.
         """
         encoder = self._encoder
-        return isinstance(encoder, IncrementalBPE) and not encoder.boundary_holds((token,), encoder.spell(b"\n"))
+        return isinstance(encoder, IncrementalBPE) and not encoder.boundary_holds((token,), b"\n")

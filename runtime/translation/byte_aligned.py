@@ -29,7 +29,7 @@ from spectool.tokenization.tokenizer import Tokenizer
 
 _MANY = 64  # tokens from which on a prompt is encoded instead of joined
 _AT_ONCE = 4096  # tokens of a prompt that are encoded at once: another thread waits for that long
-_CONTEXT = 64  # committed tokens before the frontier that are encoded again for a target through text
+_CONTEXT = 32  # committed tokens before the frontier that are encoded again for a target through text
 _CONTINUATIONS = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that begin no character
 _NO_IDS: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
 
@@ -134,8 +134,7 @@ class ByteAlignedTranslator:
         extensions = self._beginning_with(last + pending) if last else _NO_IDS
         if pending:
             return FirstTokenRule(extensions, self._beginning_with(self._overlap(False)))
-        checked = isinstance(self._encoder, IncrementalBPE)
-        return FirstTokenRule(extensions, None, self._respects_boundary if checked else allow_any)
+        return FirstTokenRule(extensions, None, self._respects_boundary)
 
     def is_settled(self, tokens: Sequence[int]) -> bool:
         """Whether the last of proposed ids is unlikely to be absorbed by what follows. False for an empty list."""
@@ -144,7 +143,7 @@ class ByteAlignedTranslator:
         if not (data := self._bytes(self._target, tokens[-1])):
             return True
         encoder, alone = self._encoder, len(tokens) == 1 and data.isspace()
-        if isinstance(encoder, IncrementalBPE) and alone and not encoder.boundary_holds(self._text, tokens):
+        if isinstance(encoder, IncrementalBPE) and alone and not encoder.boundary_holds(self._text, data):
             return False  # `may_hold` has let it pass for the sake of what follows
         return not self._absorption.is_likely(tokens[-1])
 
@@ -159,11 +158,7 @@ class ByteAlignedTranslator:
         overlap = self._overlap(healed, said)
         if not said.startswith(overlap):
             return []
-        spellings = self._spellings(drafts[:end], len(overlap))
-        if spellings is None:
-            ids, complete = self._from_bytes(said[len(overlap) :])
-        else:
-            ids, complete = self._joined(spellings), True
+        ids, complete = self._from_bytes(said[len(overlap) :])
         return ids + self._counterpart(self._alignment.draft, drafts[end]) if complete and end < len(drafts) else ids
 
     def probabilities(
@@ -181,26 +176,6 @@ class ByteAlignedTranslator:
         steps = np.diff(np.interp(ends, [0, *said], [0.0, *likely]), prepend=0.0)
         return [float(each) for each in np.exp(steps)]
 
-    def _spellings(self, drafts: Sequence[int], overlap: int) -> list[tuple[int, ...]] | None:
-        """The target ids of each draft token after the overlap; None where bytes have to be looked at."""
-        if isinstance(self._encoder, TailReencoder) or not self._view.begun or self._view.pending:
-            return None
-        inside = self._alignment.draft.spellings
-        found = [
-            self._ids_after(token, overlap) if overlap and not place else inside[token]
-            for place, token in enumerate(drafts)
-        ]
-        return found if all(found) else None
-
-    def _joined(self, spellings: Sequence[tuple[int, ...]]) -> list[int]:
-        """The canonical ids of several spellings after the committed ids."""
-        assert isinstance(self._encoder, IncrementalBPE)
-        ids, floor = self._text.copy(), len(self._text)
-        for spelling in spellings:
-            start, tail = self._encoder.join(ids, spelling, floor)
-            ids[start:] = tail
-        return ids[floor:]
-
     def _from_bytes(self, data: bytes) -> tuple[list[int], bool]:
         """The target ids of bytes after the committed ones, and whether they are those of all bytes."""
         if not self._text and self._view.leading_space:
@@ -211,8 +186,8 @@ class ByteAlignedTranslator:
             return self._through_text(self._encoder, data)
         whole = whole_characters(data)
         text = b" " + data[:whole] if self._leading_space and not self._text else data[:whole]
-        start, tail = self._encoder.join_bytes(self._text, text, len(self._text))
-        return list(tail[len(self._text) - start :]), whole == len(data)
+        _, ids = self._encoder.join_bytes(self._text, text, len(self._text))
+        return list(ids), whole == len(data)
 
     def _through_text(self, encoder: TailReencoder, data: bytes) -> tuple[list[int], bool]:
         """As `_from_bytes`, for a target whose ids are not joined on ids (Unigram, mostly): text is encoded again."""
@@ -221,9 +196,9 @@ class ByteAlignedTranslator:
         so_far = b"".join(map(self._target.token_bytes.__getitem__, context)).lstrip(_CONTINUATIONS)
         if self._leading_space and len(context) == len(self._text):
             so_far = so_far.removeprefix(b" ")
-        text = data[: max(0, _valid(pending + data) - len(pending))]
+        text = data[: max(0, whole_characters(pending + data) - len(pending))]
         encoder = encoder if self._leading_space else encoder.unspaced
-        ids, boundary = encoder.encode_after(context, so_far, text) if text else ([], True)
+        ids, boundary = encoder.encode_after(so_far, text) if text else ([], True)
         if pending and not boundary:
             return [], False
         if ids and context and not so_far:  # only the artificial space is committed, which a text's ids begin with
@@ -256,20 +231,12 @@ class ByteAlignedTranslator:
         return (self._last() if healed else b"") + (b" " if space else b"") + view.pending
 
     def _respects_boundary(self, token: int, healed: bool) -> bool:
-        """Whether a first draft token leaves the last committed target token as it is."""
-        assert isinstance(self._encoder, IncrementalBPE)
-        said = self._bytes(self._draft, token)
-        if not said:
+        """Whether a first draft token leaves the last committed target token as it is, as far as that can be told."""
+        said, encoder = self._bytes(self._draft, token), self._encoder
+        data = said[len(self._overlap(healed, said)) :]
+        if isinstance(encoder, TailReencoder) or whole_characters(data) < len(data):
             return True
-        overlap = len(self._overlap(healed, said))
-        spelling = self._ids_after(token, overlap) if overlap else self._alignment.draft.spellings[token]
-        return self._encoder.may_hold(self._text, spelling)
-
-    def _ids_after(self, token: int, overlap: int) -> tuple[int, ...]:
-        """The target ids of a draft token's bytes after its first ``overlap``; none for a part of a character."""
-        assert isinstance(self._encoder, IncrementalBPE)
-        data = self._draft.token_bytes[token][overlap:]
-        return self._encoder.spell(data) if len(data) == whole_characters(data) else ()
+        return encoder.may_hold(self._text, data)
 
     def _beginning_with(self, prefix: bytes) -> NDArray[np.int32]:
         """The draft ids whose bytes begin with ``prefix`` and go on: one range of the prefix index."""
@@ -277,12 +244,3 @@ class ByteAlignedTranslator:
         low = bisect_right(index, prefix, key=bytes_of)
         high = bisect_left(index, prefix + b"\xff" * 8, low, key=bytes_of)
         return np.array(self._alignment.prefix_index[low:high])
-
-
-def _valid(data: bytes) -> int:
-    """Number of bytes before the first that is not UTF-8."""
-    try:
-        data.decode()
-    except UnicodeDecodeError as error:
-        return error.start
-    return len(data)

@@ -17,7 +17,6 @@ from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.round_trips import limits
-from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.token_bytes import byte_symbols
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -150,7 +149,7 @@ def test_an_unknown_decoder_step_names_the_tokenizer_everywhere(byte_level: Back
     uses: tuple[Callable[[], Any], ...] = (
         lambda: tokenizer.token_bytes,
         lambda: tokenizer.token_bytes_of([0]),
-        lambda: RunningText(tokenizer).added,
+        lambda: tokenizer.running_added,
         lambda: reasons_for_text(tokenizer),
     )
     for use in uses:

@@ -85,16 +85,17 @@ def test_a_model_is_in_the_cache_without_files_that_nobody_fetches(
 
 def test_the_first_time_is_like_the_next(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tokenizer that has just been fetched has the ends of text that its configuration declares."""
-    from transformers import AutoTokenizer
+    folder = cache / "hub/models--acme--demo/snapshots" / REVISION
 
-    def load(name: str) -> object:
-        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache / "hub"))
-        return AutoTokenizer.from_pretrained(demo_path("target"))
+    def download(name: str, local_files_only: bool = False, **options: object) -> str:
+        if local_files_only:
+            raise OSError("not here yet")
+        assert options["ignore_patterns"] == "*.safetensors"
+        return str(folder)
 
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache / "empty"))
-    monkeypatch.setattr("spectool.tokenization.opening.require_on_hub", lambda name: None)
-    monkeypatch.setattr("spectool.tokenization.opening._load_with_transformers", load)
-    (cache / "hub/models--acme--demo/snapshots" / REVISION / "generation_config.json").write_text('{"eos_token_id": 7}')
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", lambda *arguments, **options: None)
+    (folder / "generation_config.json").write_text('{"eos_token_id": 7}')
     first = open_tokenizer("acme/demo")
     monkeypatch.undo()
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache / "hub"))

@@ -18,7 +18,6 @@ from itertools import pairwise
 import numpy as np
 
 from spectool.tokenization.backend import call_backend
-from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.token_bytes import Lists
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -36,18 +35,18 @@ class Borders:
         splits: Whether its pre-tokenizer splits texts at all.
     """
 
-    def __init__(self, tokenizer: Tokenizer, running: RunningText) -> None:
-        """Prepare for a tokenizer inside a ``running`` text."""
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        """Prepare for a tokenizer."""
         self._name = tokenizer.name
         self._splits, self._space = tokenizer.text_splits, tokenizer.normalized_space
         steps = tokenizer.steps("pre_tokenizer")
         patterns = [step["pattern"] for step in steps if step["type"] == "Split"]
-        whole = (*running.added.values(), *(pattern["String"] for pattern in patterns if "String" in pattern))
+        whole = (*tokenizer.running_added.values(), *(pattern["String"] for pattern in patterns if "String" in pattern))
         self._looks_around = any("Regex" in pattern for pattern in patterns) or any(
             step["type"] == "ByteLevel" and step["use_regex"] for step in steps
         )
         self._whole = frozenset(pair for text in whole for pair in pairwise(text))
-        text = Lists.of(running.token_bytes)
+        text = Lists.of(tokenizer.running_bytes)
         inside = np.ones(len(text.values), np.bool_)
         inside[text.offsets[text.offsets < len(text.values)]] = False  # a token's first byte follows none of its own
         neighbours = (text.values[:-1].astype(np.int32) << 8 | text.values[1:])[inside[1:]]

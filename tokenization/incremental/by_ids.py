@@ -9,16 +9,14 @@ What it writes is remembered. Only where no sure border is near does the end of 
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate
 
 import numpy as np
 
-from spectool.tokenization.backend import call_backend
 from spectool.tokenization.incremental.borders import Borders
 from spectool.tokenization.incremental.by_text import REACH, Change, TailReencoder
 from spectool.tokenization.incremental.common_prefix import common_prefix
-from spectool.tokenization.running_text import RunningText
-from spectool.tokenization.token_bytes import Lists, byte_symbols, text_of
+from spectool.tokenization.token_bytes import Lists, text_of
 from spectool.tokenization.tokenizer import Tokenizer
 
 _REMEMBERED = 1 << 16  # texts since a sure border, and tokens
@@ -41,12 +39,8 @@ class IncrementalBPE:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         """Prepare for a tokenizer."""
-        running = RunningText(tokenizer)
-        self.token_bytes = running.token_bytes
-        self._text, self._borders = TailReencoder(tokenizer, running), Borders(tokenizer, running)
-        by_bytes = any(step["type"] == "ByteLevel" for step in tokenizer.steps("pre_tokenizer"))
-        self._symbols = {byte: symbol for symbol, byte in byte_symbols().items()} if by_bytes else {}
-        self._model, self._name = tokenizer.backend.model, tokenizer.name
+        self.token_bytes = tokenizer.running_bytes
+        self._text, self._borders = TailReencoder(tokenizer, inside=True), Borders(tokenizer)
         single = np.flatnonzero(np.diff(Lists.of(self.token_bytes).offsets) == 1).tolist()
         self._byte_ids = {self.token_bytes[token][0]: token for token in single}
         self.spell = lru_cache(_REMEMBERED)(self._encode)
@@ -54,15 +48,37 @@ class IncrementalBPE:
         self._last = lru_cache(_REMEMBERED)(lambda token: _last_character(self.token_bytes[token]))
         # The space before every text becomes part of a normalized added token, but is not put before other ones.
         names = {token["id"]: token["content"] for token in tokenizer.spec["added_tokens"]}
-        added = (text.encode() for token, text in running.added.items() if text == names[token])
+        added = (text.encode() for token, text in tokenizer.running_added.items() if text == names[token])
         self._after_no_space = tuple(added) if tokenizer.leading_space else ()
 
-    def join(self, ids: Sequence[int], run: tuple[int, ...], floor: int = 0, begin: int = 0) -> Change:
-        """Append ``run`` to ``ids``.
+    def join(self, ids: Sequence[int], run: tuple[int, ...], begin: int = 0) -> Change:
+        """Append ids ``run``, which are canonical by themselves, to ``ids``, as `join_bytes` appends their bytes."""
+        if not run or self._is_sure(ids, len(ids), begin, self._first(run[0]) or _first_character(self._data(run))):
+            return len(ids), run
+        return self.join_bytes(ids, self._data(run), begin=begin)
+
+    def boundary_holds(self, ids: Sequence[int], data: bytes) -> bool:
+        """Whether there is a boundary between ``ids`` and ``data`` in the joined text as well."""
+        if not data or self._is_sure(ids, len(ids), 0, _first_character(data)):
+            return True
+        start, tail = self.join_bytes(ids, data)
+        return len(self._data(ids[start:])) in self._ends(tail)
+
+    def may_hold(self, ids: Sequence[int], data: bytes) -> bool:
+        """As `boundary_holds`, but for white space: where that is split depends on what follows it.
+
+        Many patterns leave the last space to the next word, so a letter is looked at in its place.
+        """
+        if self.boundary_holds(ids, data):
+            return True
+        return self._borders.splits and data.isspace() and self.boundary_holds(ids, data + b"a")
+
+    def join_bytes(self, ids: Sequence[int], data: bytes, floor: int = 0, begin: int = 0) -> Change:
+        """Append ``data``, encoded with what lies since a sure border, to ``ids``.
 
         Args:
             ids: Canonical ids of the text so far (committed ones, whether canonical or not, up to ``floor``).
-            run: Ids of what follows, canonical by themselves.
+            data: What follows; it need not be whole tokens.
             floor: ``ids[:floor]`` are never changed.
             begin: ``ids[:begin]`` belong to an earlier text.
 
@@ -70,46 +86,17 @@ class IncrementalBPE:
             ``start, tail`` such that ``ids[:start] + tail`` are the canonical ids of the whole text. Given a boundary
             at ``floor``, they are those of the text from there on.
         """
-        if not run or self._is_sure(ids, len(ids), begin, self._first(run[0]) or _first_character(self._data(run))):
-            return len(ids), run
-        return self.join_bytes(ids, self._data(run), floor, begin)
-
-    def boundary_holds(self, ids: Sequence[int], run: Sequence[int]) -> bool:
-        """Whether the boundary between ``ids`` and ``run`` is one of the joined text as well."""
-        data = self._data(run)
-        if not run or self._is_sure(ids, len(ids), 0, _first_character(data)):
-            return True
-        start, tail = self.join_bytes(ids, data)
-        return len(self._data(ids[start:])) in self._ends(tail)
-
-    def may_hold(self, ids: Sequence[int], run: Sequence[int]) -> bool:
-        """As `boundary_holds`, but for a ``run`` of white space: where that is split depends on what follows it.
-
-        Many patterns leave the last space to the next word, so a letter is looked at in its place.
-        """
-        if self.boundary_holds(ids, run):
-            return True
-        data = self._data(run)
-        return self._borders.splits and data.isspace() and self.boundary_holds(ids, self.spell(data + b"a"))
-
-    def join_bytes(self, ids: Sequence[int], data: bytes, floor: int = 0, begin: int = 0) -> Change:
-        """As `join`, for bytes, which need not be whole tokens: they are encoded with what lies since a sure border."""
         sure = self._is_sure(ids, len(ids), begin, _first_character(data))
         start = len(ids) if sure else self._last_border(ids, begin)
         if start is not None:
             return self._mend_from(start, ids, data, floor, begin)
-        for reach in _REACHES:
-            start = self._far(ids, begin, reach)
-            if reach < REACH and not (start == begin or self._confirms(ids, start)):
-                continue
-            if floor <= start and text_of(self._data(ids[start:]) + data):
-                change = self._text.join(ids, self._data(ids[start:]), data, begin)
-            else:
-                change = self._mend_from(start, ids, data, floor, begin)
-            # What changes has to be near the end: further back it may depend on what was cut off.
-            if start == begin or 2 * (change[0] - start) >= len(ids) - start:
-                break
-        return change
+        start = self._far(ids, begin)
+        so_far = self._data(ids[start:])
+        if floor <= start and text_of(so_far + data):
+            at, tail = self._text.join(ids, so_far, data, begin)
+            if self._data(tail) == self._data(ids[at:]) + data:
+                return at, tail
+        return self._mend_from(start, ids, data, floor, begin)
 
     def _mend_from(self, start: int, ids: Sequence[int], data: bytes, floor: int, begin: int) -> Change:
         """Append bytes: encode them together with what ``ids[start:]`` spell."""
@@ -143,56 +130,31 @@ class IncrementalBPE:
                 return at
         return begin
 
-    def _far(self, ids: Sequence[int], begin: int, reach: int) -> int:
-        """An id about ``reach`` bytes back that the tokenizer writes for the text from there on as well, if it can be.
-
-        Nearby texts are cut at the same places, so that what is encoded for one is known for the next.
-        """
+    def _far(self, ids: Sequence[int], begin: int) -> int:
+        """The id at which a character begins, `REACH` bytes back or at a multiple of some ids before that."""
         first, size = len(ids), 0
-        while first > begin and size < reach:
+        while first > begin and size < REACH:
             first -= 1
             size += len(self.token_bytes[ids[first]])
         first = begin + (first - begin) // _STEP * _STEP
-        for _ in range(_CHARACTER - 1):  # characters may have an id for each byte
-            first -= first > begin and self._is_inside_character(ids[first])
-        # Inside a long run of digits a cut may fall within a group, and then no later id comes out as it was.
-        cuts = range(first, max(begin, first - _CUTS) - 1, -1)
-        whole = (cut for cut in cuts if not self._is_inside_character(ids[cut]))
-        return next((cut for cut in whole if cut == begin or self._confirms(ids, cut)), first)
+        while first > begin and self._is_inside_character(ids[first]):
+            first -= 1
+        return first
 
     def _is_inside_character(self, token: int) -> bool:
         """Whether the first byte of a token continues a character."""
         return b"\x80" <= self.token_bytes[token][:1] < b"\xc0"
 
-    def _confirms(self, ids: Sequence[int], cut: int) -> bool:
-        """Whether the tokenizer writes the last of ``ids`` for the text from ``cut`` on alone, too."""
-        return self._text.confirms(ids, self._data(ids[cut:]))
-
     def _encode(self, data: bytes) -> tuple[int, ...]:
-        """The ids of bytes, of which the first and the last may lie inside a character."""
-        text = data.decode("utf-8", "surrogateescape")
-        if not _BROKEN.search(text):
-            return tuple(self._text.encode(data))
+        """The ids of bytes, of which the first and the last may lie inside a character: for these, an id for each."""
         ids: list[int] = []
-        for broken, group in groupby(self._cut(text), lambda part: bool(_BROKEN.search(part))):
-            part = "".join(group).encode("utf-8", "surrogateescape")
-            ids += self._merge(part) if broken else self._text.encode(part)
+        for place, part in enumerate(_BROKEN.split(data.decode("utf-8", "surrogateescape"))):
+            raw = part.encode("utf-8", "surrogateescape")
+            if place % 2:
+                ids += (self._byte_ids[byte] for byte in raw if byte in self._byte_ids)
+            elif raw:
+                ids += self._text.encode(raw)
         return tuple(ids)
-
-    def _cut(self, text: str) -> list[str]:
-        """Parts of a text whose broken bytes are U+DC80 to U+DCFF; nothing merges from one part to the next."""
-        if not self._symbols:  # such bytes are tokens of their own
-            return list(filter(None, _BROKEN.split(text)))
-        pairs = enumerate(pairwise(text), 1)
-        borders = (at for at, pair in pairs if not _BROKEN.search("".join(pair)) and self._borders.are_sure(*pair))
-        return [text[start:end] for start, end in pairwise([0, *borders, len(text)])]
-
-    def _merge(self, data: bytes) -> list[int]:
-        """The ids of bytes that are no text, for which only the model can be asked."""
-        if not self._symbols:
-            return [self._byte_ids[byte] for byte in data if byte in self._byte_ids]
-        text = "".join(map(self._symbols.__getitem__, data))
-        return [token.id for token in call_backend(self._model.tokenize, text, self._name)]
 
     def _data(self, tokens: Iterable[int]) -> bytes:
         """The bytes of tokens."""

@@ -18,7 +18,6 @@ from itertools import accumulate
 
 from spectool.tokenization.backend import encode_batch, sections, with_added_tokens
 from spectool.tokenization.incremental.common_prefix import common_prefix
-from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.tokenizer import Tokenizer
 
 Change = tuple[int, Sequence[int]]  # ids[:start] stay, and these follow
@@ -39,20 +38,20 @@ class TailReencoder:
         unspaced: Encodes texts after special tokens, before which some tokenizers put no space.
     """
 
-    def __init__(self, tokenizer: Tokenizer, running: RunningText | None = None, spaced: bool = True) -> None:
+    def __init__(self, tokenizer: Tokenizer, inside: bool = False, spaced: bool = True) -> None:
         """Prepare for ``tokenizer``; special tokens are not recognized in text.
 
-        With ``running``, texts stand inside another one: nothing is prepended or normalized. Unless ``spaced``, nothing
+        With ``inside``, texts stand inside another one: nothing is prepended or normalized. Unless ``spaced``, nothing
         is prepended.
         """
-        self._token_bytes = running.token_bytes if running else tokenizer.token_bytes
-        self._backend = running.backend if running else tokenizer.plain_backend
+        self._token_bytes = tokenizer.running_bytes if inside else tokenizer.token_bytes
+        self._backend = tokenizer.running_backend if inside else tokenizer.plain_backend
         if not spaced:
             self._backend = with_added_tokens(self._backend, sections(self._backend)["added_tokens"])
             self._backend.encode_special_tokens, self._backend.pre_tokenizer = True, tokenizer.text_splits
         only_first = tokenizer.leading_space and not tokenizer.space_after_specials
-        self.unspaced = TailReencoder(tokenizer, spaced=False) if spaced and only_first and not running else self
-        self._inside, self._name = running is not None, tokenizer.name
+        self.unspaced = TailReencoder(tokenizer, spaced=False) if spaced and only_first and not inside else self
+        self._inside, self._name = inside, tokenizer.name
         self._encoded = lru_cache(_REMEMBERED)(self.encode)
 
     def join(self, ids: Sequence[int], so_far: bytes, data: bytes, begin: int = 0) -> Change:
@@ -67,9 +66,8 @@ class TailReencoder:
         Returns:
             ``start, tail`` such that ``ids[:start] + tail`` are the ids of the whole text.
         """
-        # With much new text, a long window costs least: nothing is encoded twice. Ids go through text where it repeats
-        # itself, and there a short one proves nothing.
-        short = len(data) < REACH and not self._inside
+        # With much new text, a long window costs least: nothing is encoded twice.
+        short = len(data) < REACH
         for window in self._windows(ids, so_far, begin) if short else (so_far,):
             old, new = self._encoded(window), self._encoded(window + data)
             known = common_prefix(ids[max(begin, len(ids) - len(old)) :][::-1], old[::-1])
@@ -81,33 +79,20 @@ class TailReencoder:
                 break
         return max(begin, len(ids) - len(old) + kept), new[kept:]
 
-    def confirms(self, ids: Sequence[int], so_far: bytes) -> bool:
-        """Whether the tokenizer writes the last of these ids for the end of their text alone, ``so_far``, as well."""
-        old = self._encoded(so_far)
-        half = (len(old) + 1) // 2
-        return old[-half:] == list(ids[-half:])
-
-    def encode_after(self, ids: Sequence[int], so_far: bytes, data: bytes) -> tuple[list[int], bool]:
-        """The ids of ``data`` after ``so_far``, and whether there is a boundary between the two.
+    def encode_after(self, so_far: bytes, data: bytes) -> tuple[list[int], bool]:
+        """The ids of ``data`` after the end of a text, and whether there is a boundary between the two.
 
         If there is none, ``data`` is encoded by itself, as inside a text.
-
-        Args:
-            ids: The text's last ids; they need not be canonical.
-            so_far: Their bytes.
-            data: What follows.
         """
-        place: int | None = 0
-        for window in self._windows(ids, so_far, 0):
-            new = self._encoded(window + data)
-            token_bytes = list(map(self._token_bytes.__getitem__, new))
-            ends = list(accumulate(map(len, token_bytes), initial=0))
-            place, frontier = self._frontier(window, data, new, token_bytes, ends)
-            # The window is confirmed if enough of the given ids, which need not be canonical, stand at the same bytes.
-            before = zip(new, (end - frontier for end in ends[1:]), strict=True)
-            if len(self._ending(ids[-len(new) - 1 :]).intersection(before)) >= _SURE:
-                break
-        return (self._encode_mid_text(data), False) if place is None else (list(new[place:]), True)
+        new, place = self._encoded(so_far + data), 0
+        token_bytes = list(map(self._token_bytes.__getitem__, new))
+        spelled, ends = b"".join(token_bytes), accumulate(map(len, token_bytes), initial=0)
+        if so_far and spelled.endswith(so_far + data):  # behind an artificial space, if any
+            place = dict(zip(ends, range(len(new)), strict=False)).get(len(spelled) - len(data), -1)
+        elif so_far:  # text that does not come back as it was
+            old = self._encoded(so_far)
+            place = len(old) if new[: len(old)] == old else -1
+        return (self._encode_mid_text(data), False) if place < 0 else (new[place:], True)
 
     def _encode_mid_text(self, data: bytes) -> list[int]:
         """The ids of bytes inside a text, without the space that some tokenizers put before every text."""
@@ -124,43 +109,19 @@ class TailReencoder:
     def _windows(self, ids: Sequence[int], so_far: bytes, begin: int) -> Iterator[bytes]:
         """Yield ends of a text, each longer than the one before; the last one is all that is known of it.
 
-        They begin at every sixth id or more, so that the next ones of a growing text begin there too.
+        They begin at every sixth id or more, so that the next ones of a growing text begin there too. Every other one
+        begins an id earlier, because a group of digits may be two ids.
         """
-        back, step = _BACK, _BACK // 2
+        back, odd = _BACK, False
         while back < len(ids) - begin:
-            first = max(begin, (len(ids) - back) // step * step)
+            step = back // 2
+            first = max(begin, (len(ids) - back) // step * step - odd)
             size = sum(map(len, map(self._token_bytes.__getitem__, ids[first:])))
             if size >= len(so_far):
                 break
-            start = len(so_far) - size
-            while 0 < start < len(so_far) and so_far[start] & 0xC0 == 0x80:
-                start -= 1
-            yield so_far[start:]
-            back, step = 2 * back, 2 * step
+            yield so_far[-size:]
+            back, odd = 2 * back, not odd
         yield so_far
-
-    def _frontier(
-        self, before: bytes, data: bytes, ids: Sequence[int], token_bytes: Sequence[bytes], ends: Sequence[int]
-    ) -> tuple[int | None, int]:
-        """Where ``data`` begins in the ids of ``before + data``, and in their bytes.
-
-        The former is None where one id stands for both.
-        """
-        spelled = b"".join(token_bytes)
-        artificial = len(spelled) - len(before + data) if spelled.endswith(before + data) else 0
-        if not before or spelled.startswith(before, artificial):
-            frontier = artificial + len(before) if before else 0
-        else:  # text that does not come back as it was
-            old = self._encoded(before)
-            frontier = sum(len(self._token_bytes[token]) for token in old)
-            if ids[: len(old)] == old:
-                return len(old), frontier
-        return (ends.index(frontier) if frontier in ends[:-1] else None), frontier
-
-    def _ending(self, ids: Sequence[int]) -> set[tuple[int, int]]:
-        """Each id with the number of bytes after it, as a number below 0."""
-        lengths = [len(self._token_bytes[token]) for token in reversed(ids)]
-        return {(token, -end) for token, end in zip(reversed(ids), accumulate(lengths, initial=0), strict=False)}
 
     def encode(self, data: bytes) -> list[int]:
         """Encode bytes as a text; bytes that are not UTF-8 are left out."""

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -28,7 +29,6 @@ from spectool.tokenization.incremental import by_ids
 from spectool.tokenization.incremental.by_ids import IncrementalBPE, encoder_of
 from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.opening import open_tokenizer
-from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.tokenizer import Tokenizer
 
 ALWAYS_SURE = SimpleNamespace(are_sure=lambda before, after: True, splits=True)
@@ -86,16 +86,16 @@ def test_every_kind_of_fault_is_found(
     if wrong == "borders":
         monkeypatch.setattr(by_ids, "Borders", lambda *sides: ALWAYS_SURE)
     encoder = IncrementalBPE(other)
-    joined = encoder.join
+    joined = encoder.join_bytes
+
+    def wrong_join(ids: list[int], data: bytes, floor: int = 0, begin: int = 0) -> Any:
+        return (len(ids), encoder.spell(data)) if wrong == "join" or floor else joined(ids, data)
+
     match wrong:
-        case "join":
-            monkeypatch.setattr(encoder, "join", lambda ids, run, floor=0, begin=0: (len(ids), run))
-        case "floor":  # right as long as nothing has been committed for good
-            monkeypatch.setattr(
-                encoder, "join", lambda ids, run, floor=0, begin=0: (len(ids), run) if floor else joined(ids, run)
-            )
+        case "join" | "floor":  # the latter is right as long as nothing has been committed for good
+            monkeypatch.setattr(encoder, "join_bytes", wrong_join)
         case "error":
-            monkeypatch.setattr(encoder, "join", lambda ids, run, floor=0, begin=0: {}[run])
+            monkeypatch.setattr(encoder, "join_bytes", lambda ids, data, floor=0, begin=0: {}[data])
     spelled, texts = spellings(bundled, other), hard_texts(bundled, other, 3)
     for role in ("target",) if wrong == "floor" else ("draft", "target"):
         found = check_joins(role, bundled, other, encoder, spelled, texts)
@@ -110,8 +110,8 @@ def test_a_side_that_fails_goes_through_text(
     """The runtime's view of every prefix is the tokenizer's."""
     right = by_ids.Borders
 
-    def borders(tokenizer: Tokenizer, running: RunningText) -> object:
-        return ALWAYS_SURE if tokenizer is other_bundled else right(tokenizer, running)
+    def borders(tokenizer: Tokenizer) -> object:
+        return ALWAYS_SURE if tokenizer is other_bundled else right(tokenizer)
 
     monkeypatch.setattr(by_ids, "Borders", borders)
     path = tmp_path / "x.align"

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.tokenizer import Tokenizer
 
 QUICK = ("bielik-11b-v2.5", "nanochat-pl-ours6-nfkc", "phi-3-mini")
@@ -32,7 +31,7 @@ class Reference:
     """The tokenizer itself, on strings."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._backend = RunningText(tokenizer).backend
+        self._backend = tokenizer.running_backend
         self._token_bytes = tokenizer.token_bytes
 
     def encode(self, text: str) -> list[int]:

@@ -11,12 +11,11 @@ from spectool.tests.tokenization.incremental.oracle import Reference, counted
 from spectool.tests.tokenization.incremental.test_joining import draw
 from spectool.tokenization.incremental.borders import Borders
 from spectool.tokenization.roles import Roles
-from spectool.tokenization.running_text import RunningText
 from spectool.tokenization.tokenizer import Tokenizer
 
 
 def borders(tokenizer: Tokenizer) -> Borders:
-    return Borders(tokenizer, RunningText(tokenizer))
+    return Borders(tokenizer)
 
 
 @pytest.mark.parametrize(("name", "count"), counted(60, 600))
@@ -26,7 +25,7 @@ def test_a_text_cut_at_sure_borders_is_its_parts(
     tokenizer = real(name)
     found, oracle, cuts, places = borders(tokenizer), Reference(tokenizer), 0, 0
     for _ in range(count):
-        text = draw(rng, lines, list(RunningText(tokenizer).added.values()))
+        text = draw(rng, lines, list(tokenizer.running_added.values()))
         whole = oracle.encode(text)
         if oracle.bytes_of(whole) != text.encode():
             continue
