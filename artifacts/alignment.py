@@ -1,9 +1,8 @@
-"""The alignment format: how two tokenizers spell the same bytes, in both directions.
+"""The alignment format: what the tokens of two tokenizers are in bytes, and which they share.
 
 For each side (``draft``, ``target``), with the other one as ``<other>``:
 
     <side>_to_<other>      int32[ids]      id of the other side with the same bytes, -1 where none
-    <side>_spellings       lists of int32  the token inside a text, in ids of the other side
     <side>_token_bytes     lists of uint8  the bytes of the token
     <side>_risks           float16[ids]    how often following text merges the token away, NaN unknown
 
@@ -32,7 +31,6 @@ from spectool.tokenization.tokenizer import MOST_IDS, Tokenizer
 NONE = -1
 SIDES = (("draft", "target"), ("target", "draft"))
 LONGEST_TOKEN = 4096  # bytes of one token; of known vocabularies the longest has 1,024
-_EXPANSION, _EXTRA = 12, 16  # ids per byte (U+FDFA becomes 33 bytes under NFKC), and for what surrounds a token
 
 
 @dataclass(frozen=True)
@@ -40,8 +38,6 @@ class Side:
     """One side of an alignment."""
 
     counterpart: NDArray[np.int32]  # id of the other side with the same bytes, -1 where none; int32 ``[ids]``
-    spellings: Sequence[tuple[int, ...]]
-    """Each id in the middle of a text, in ids of the other side; empty where it has no whole characters."""
     by_ids: bool  # whether ids are joined on ids, and not through text
     token_bytes: Sequence[bytes]  # bytes of each id
     risks: NDArray[np.float16]
@@ -62,7 +58,7 @@ class Alignment(Artifact):
         prefix_index: Draft ids in the order of their bytes; int32.
     """
 
-    format, version, roles = "spectool-alignment", 9, ("draft", "target")
+    format, version, roles = "spectool-alignment", 10, ("draft", "target")
     again = "Align again: spectool align"
 
     def __init__(self, path: Path) -> None:
@@ -106,24 +102,19 @@ class Alignment(Artifact):
         size, across = (self.manifest.tokenizers[each]["size"] for each in (role, other))
         self._expect(0 < size < MOST_IDS, f"the {role} tokenizer has {size} ids, expected 1 to {MOST_IDS}")
         counterpart = self._ids(f"{role}_to_{other}", NONE, across, size)
-        written, spelled = f"{role}_token_bytes", f"{role}_spellings"
+        written = f"{role}_token_bytes"
         token_bytes = self._lists(written, self._array(written, "uint8"), size)
-        spellings = self._lists(spelled, self._ids(spelled, 0, across), size)
-        lengths, ids = (np.diff(lists.offsets.astype(np.int64)) for lists in (token_bytes, spellings))
+        lengths = np.diff(token_bytes.offsets)
         longest = int(lengths.argmax())
         problem = f"token {longest} has {lengths[longest]:,} bytes, expected at most {LONGEST_TOKEN:,}"
         self._expect(bool(lengths[longest] <= LONGEST_TOKEN), problem, f"{written}_offsets")
-        spare = _EXPANSION * lengths + _EXTRA - ids
-        least = int(spare.argmin())
-        problem = f"token {least} of {lengths[least]} bytes is spelled by {ids[least]:,} ids"
-        self._expect(bool(spare[least] >= 0), problem, spelled)
         risks = self._array(f"{role}_risks", "float16", size)
         are_shares = np.isnan(risks) | ((risks >= 0) & (risks <= 1))
         self._expect(bool(are_shares.all()), "risks outside 0 to 1", f"{role}_risks")
         figures = self.manifest.statistics.get(role)
         by_ids = figures.get("by_ids") if isinstance(figures, dict) else None
         self._expect(isinstance(by_ids, bool), f"statistics.{role}.by_ids is {by_ids!r}, expected true or false")
-        return Side(counterpart, spellings, bool(by_ids), token_bytes, risks)
+        return Side(counterpart, bool(by_ids), token_bytes, risks)
 
     def _ids(self, name: str, low: int, above: int, size: int | None = None) -> NDArray[np.int32]:
         """An array of ids from ``low`` to below ``above``; ``size`` is its length, None for any."""
@@ -145,9 +136,8 @@ def alignment_arrays(draft: Side, target: Side, prefix_index: NDArray[np.int32])
     arrays: dict[str, NDArray[Any]] = {"prefix_index": np.ascontiguousarray(prefix_index, np.int32)}
     for (role, other), side in zip(SIDES, (draft, target), strict=True):
         arrays[f"{role}_to_{other}"] = np.ascontiguousarray(side.counterpart, np.int32)
-        for name, lists, kind in (("spellings", side.spellings, "int32"), ("token_bytes", side.token_bytes, "uint8")):
-            together = Lists.of(lists, kind)
-            arrays[f"{role}_{name}"], arrays[f"{role}_{name}_offsets"] = together.values, together.offsets
+        together = Lists.of(side.token_bytes)
+        arrays[f"{role}_token_bytes"], arrays[f"{role}_token_bytes_offsets"] = together.values, together.offsets
         arrays[f"{role}_risks"] = np.ascontiguousarray(side.risks, np.float16)
     # Where numbers are mapped, they are aligned.
     return dict(sorted(arrays.items(), key=lambda each: -each[1].itemsize))

@@ -40,7 +40,6 @@ from spectool.tokenization.incremental.by_ids import IncrementalBPE, encoder_of
 from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.opening import open_tokenizer
-from spectool.tokenization.token_bytes import text_of
 from spectool.tokenization.tokenizer import Tokenizer
 
 TOKENIZERS, PAIRS = RESULTS / "conformance_tokenizers.jsonl", RESULTS / "conformance_pairs.jsonl"
@@ -124,38 +123,22 @@ def cut_and_join(variant: Variant, texts: Iterator[str], rng: random.Random) -> 
     encoder, token_bytes = variant.encoder, variant.tokenizer.token_bytes
     prefix = " " * variant.tokenizer.leading_space
     assert isinstance(encoder, IncrementalBPE)
-    inside = variant.tokenizer.running_backend
     for text in texts:
         ((whole, _),) = written(variant.tokenizer, [text])
         if b"".join(map(token_bytes.__getitem__, whole)) != (prefix + text).encode():
             counts["texts not kept"] += 1
             continue
         cuts = sorted({0, len(text), *rng.choices(range(len(text) + 1), k=1 + len(text) // 3)})
-        by_ids: list[int] = []
-        by_bytes: list[int] = []
+        ids: list[int] = []
         for low, high in pairwise(cuts):
             piece = text[low:high] if low else prefix + text[:high]
-            start, tail = encoder.join(by_ids, tuple(inside.encode(piece, add_special_tokens=False).ids))
-            by_ids[start:] = tail
-            start, tail = encoder.join_bytes(by_bytes, piece.encode())
-            by_bytes[start:] = tail
-        counts["joins"] += 2 * len(cuts) - 2
-        if by_ids != whole or by_bytes != whole:
+            start, tail = encoder.join(ids, piece.encode())
+            ids[start:] = tail
+        counts["joins"] += len(cuts) - 1
+        if ids != whole:
             counts["wrong joins"] += 1
             tqdm.write(f"{variant.name}: joined otherwise than written: {text!r} cut at {cuts}")
     return counts
-
-
-class _Spellings:
-    """Tokens of one side in ids of another one that joins on ids, spelled when asked for."""
-
-    def __init__(self, source: Tokenizer, encoder: IncrementalBPE | TailReencoder) -> None:
-        self._token_bytes, self._encoder = source.token_bytes, encoder
-
-    def __getitem__(self, token: int) -> tuple[int, ...]:
-        data = self._token_bytes[token]
-        whole = isinstance(self._encoder, IncrementalBPE) and text_of(data)
-        return self._encoder.spell(data) if whole else ()
 
 
 def check_pair(draft: Variant, target: Variant, real: list[str], count: int, seed: int) -> dict[str, Any]:
@@ -165,8 +148,7 @@ def check_pair(draft: Variant, target: Variant, real: list[str], count: int, see
     row: dict[str, Any] = {"draft": draft.name, "target": target.name, "asked": count, "seed": seed}
     for role, source in SIDES:
         mine, other = pair[role], pair[source]
-        spellings: Any = _Spellings(other.tokenizer, mine.encoder)
-        found = check_joins(role, other.tokenizer, mine.tokenizer, mine.encoder, spellings, texts)
+        found = check_joins(role, other.tokenizer, mine.tokenizer, mine.encoder, texts)
         row |= {f"{role} places": found.places, f"{role} different": found.different, role + " example": found.example}
         row |= {f"{role} through text": bool(mine.reasons)}
     return {**row, "processor seconds": round(time.process_time() - begun, 1)}

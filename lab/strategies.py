@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool.artifacts.alignment import NONE, Alignment
+from spectool.lab.spellings import spellings
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator, FirstTokenRule
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -235,7 +236,7 @@ def make_translator(strategy: str, alignment: Alignment, draft: Tokenizer, targe
         case "context":
             return ContextTranslator(draft, target, **windows)
         case "intersection":
-            spell = alignment.target.spellings.__getitem__
+            spell = spellings(target, draft).__getitem__
             return IntersectionTranslator(alignment.draft.counterpart, alignment.target.counterpart, spell)
         case "byte-aligned":
             return ByteAlignedTranslator(alignment, draft, target)

@@ -17,7 +17,6 @@ def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
     Left out are the names of special tokens, the sign that stands for a space (``▁``), and spaces that an added token
     takes with it.
     """
-    writes = tokenizer.has_step("ByteLevel", *_WRITING)
     spaces = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
     undone = ({"type": "Prepend", "prepend": "▁"}, spaces, {"type": "ByteLevel"})
     found = [_named(step) for step in tokenizer.steps("normalizer") if step not in undone]
@@ -27,14 +26,10 @@ def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
         found.append("keeps no spaces" if keeps_no_spaces else "drops what its pre-tokenizer splits at")
     if tokenizer.writes_space and not tokenizer.leading_space:
         found.append("writes a space before every text")
-    missing = [symbol for symbol in byte_symbols() if symbol not in tokenizer.vocabulary] if writes else []
-    if missing:
-        found.append(f"has no symbol for {len(missing)} of 256 bytes")
-    spells_all = len(tokenizer.byte_tokens) == 256 or (tokenizer.kind == "byte-level BPE" and not missing)
-    if not spells_all and tokenizer.unknown is not None:
-        found.append("replaces what it cannot spell with an unknown token")
-    elif not spells_all and not writes:
-        found.append("leaves out what it has no token for")
+    has_bytes = tokenizer.kind == "byte-level BPE" and tokenizer.vocabulary.keys() >= byte_symbols().keys()
+    if len(tokenizer.byte_tokens) < 256 and not has_bytes:
+        replaced = "replaces what it cannot spell with an unknown token"
+        found.append("leaves out what it has no token for" if tokenizer.unknown is None else replaced)
     found += unread(tokenizer)
     if not found and tokenizer.bytes_of(tokenizer.encode(_ORDINARY)) != _ORDINARY.encode():
         found.append("changes ordinary text")

@@ -1,5 +1,4 @@
 """Two tokenizers to an alignment.
 
-In: the tokenizers and sample text. Out: the vocabulary intersection, spellings, a check of both sides, and absorption
-risks.
+In: the tokenizers and sample text. Out: the vocabulary intersection, a check of both sides, and absorption risks.
 """

@@ -38,10 +38,9 @@ def hard_texts(draft: Tokenizer, target: Tokenizer, seed: int, lines: Sequence[s
 
 
 class _Text(NamedTuple):
-    """A text: its bytes, ids of the source and the byte at which each ends, and those of the other tokenizer."""
+    """A text: its bytes, the byte at which each id of the source ends, and ids and ends of the other tokenizer."""
 
     data: bytes
-    ids: list[int]
     ends: list[int]
     other_ids: list[int]
     other_ends: list[int] | None
@@ -55,7 +54,6 @@ def check_joins(
     source: Tokenizer,
     other: Tokenizer,
     encoder: IncrementalEncoder,
-    spellings: Sequence[tuple[int, ...]],
     texts: Sequence[str],
 ) -> JoinCheck:
     """Where joined ids of ``other`` differ from its own encoding, at every place of texts.
@@ -65,11 +63,10 @@ def check_joins(
         source: The tokenizer of the other side.
         other: The tokenizer whose ids ``encoder`` joins.
         encoder: As `encoder_of` gives it.
-        spellings: Tokens of ``source`` in ids of ``other``.
         texts: Short ones, because each of their prefixes is encoded.
     """
     found, both = JoinCheck(), zip(texts, written(source, texts), written(other, texts), strict=True)
-    kept = [_Text(text.encode(), ids, ends, *theirs) for text, (ids, ends), theirs in both if ids and ends is not None]
+    kept = [_Text(text.encode(), ends, *theirs) for text, (ids, ends), theirs in both if ids and ends is not None]
     prefixes = [
         data.decode() for data in dict.fromkeys(text.data[:end] for text in kept for end in text.ends) if is_whole(data)
     ]
@@ -81,7 +78,7 @@ def check_joins(
     for text in kept:
         try:
             if role == "draft":
-                places = _committed(text, expected, TranslatedText(encoder, spellings, other.leading_space))
+                places = _committed(text, expected, TranslatedText(encoder, other.leading_space))
             else:
                 places = _proposed(text, expected, encoder)
             for joined, right in places:
@@ -98,7 +95,7 @@ def check_joins(
 
 def _committed(text: _Text, expected: Mapping[bytes, list[int]], joined: TranslatedText) -> _Places:
     """Yield the ids after each token of a text, joined and expected."""
-    for end, removed in zip(text.ends, translate_text(joined, *text[:3]), strict=True):
+    for end, removed in zip(text.ends, translate_text(joined, text.data, text.ends), strict=True):
         # Of nothing but an artificial space there is no text to encode.
         if removed is not None and end and (right := expected.get(text.data[:end])) is not None:
             yield joined.ids, right
@@ -106,7 +103,7 @@ def _committed(text: _Text, expected: Mapping[bytes, list[int]], joined: Transla
 
 def _proposed(text: _Text, expected: Mapping[bytes, list[int]], encoder: IncrementalEncoder) -> _Places:
     """Yield what a draft says after each of the other's ids, joined and expected, where the earlier ids stay."""
-    data, _, ends, committed, places = text
+    data, ends, committed, places = text
     for count, start in enumerate(places[:-1] if places else (), 1):
         first = bisect_right(ends, start)
         end = ends[min(first + _DRAFTED, len(ends)) - 1]
@@ -116,7 +113,7 @@ def _proposed(text: _Text, expected: Mapping[bytes, list[int]], encoder: Increme
         if isinstance(encoder, TailReencoder):
             yield encoder.encode_after(data[:start], data[start:end])[0], right[count:]
         else:
-            yield encoder.join_bytes(committed[:count], data[start:end], count)[1], right[count:]
+            yield encoder.join(committed[:count], data[start:end], count)[1], right[count:]
 
 
 def _difference(found: Sequence[int], expected: Sequence[int], token_bytes: Sequence[bytes]) -> str:

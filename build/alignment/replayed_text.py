@@ -3,8 +3,8 @@
 Each document is encoded by one tokenizer. Its tokens are looked up in the other's ids and joined.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -51,60 +51,42 @@ def with_leading_space(target: Tokenizer, texts: Iterable[str]) -> list[str]:
     return [f" {text}" if not kept(text) and kept(f" {text}") else text for text in texts]
 
 
-def translate_text(
-    translated: TranslatedText, data: bytes, tokens: Sequence[int], ends: Sequence[int]
-) -> Iterator[list[int] | None]:
+def translate_text(translated: TranslatedText, data: bytes, ends: Sequence[int]) -> Iterator[list[int] | None]:
     """Append the tokens of a text one by one, as generation does; each ends at one of the ``ends`` in its ``data``.
 
     Yields:
         For each token, the ids that it took away from the end; None inside a character, where nothing is appended.
     """
     done = 0
-    for token, end in zip(tokens, ends, strict=True):
+    for end in ends:
         if not is_whole(data[done:end]):  # wait for the rest of the character
             yield None
             continue
-        yield translated.append_token(token, data[done:end])
+        yield translated.append(data[done:end])
         done = end
 
 
-@dataclass
-class ReplayCounts:
-    """Counts of one direction."""
-
-    texts: int = 0  # documents replayed
-    lossy_texts: int = 0  # documents left out, because one of the two tokenizers does not keep their bytes
-    other_tokens: int = 0  # tokens of the other tokenizer's own encoding
-    different_tokens: int = 0  # those that did not come out
-    tokens: int = 0  # tokens of the source
-    # How often each id of ``other`` was the last one where a source token ended and another followed, and how often
-    # the following one's bytes replaced it (tail absorption); int64 ``[ids of other]``.
-    last: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    replaced: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-
-
 def replay_text(
-    other: Tokenizer,
-    encoder: IncrementalEncoder,
-    spellings: Sequence[tuple[int, ...]],
-    documents: Iterable[tuple[bytes, Written, Written]],
-) -> ReplayCounts:
-    """What is counted when documents are spelled in ids of ``other``.
+    other: Tokenizer, encoder: IncrementalEncoder, documents: Iterable[tuple[bytes, Written, Written]]
+) -> tuple[Counter[str], NDArray[np.int64], NDArray[np.int64]]:
+    """Spell documents, each given as bytes and as the source and ``other`` write it, in ids of ``other``.
 
-    Each document is given as bytes, and as the source and ``other`` write it.
+    Returns:
+        The numbers of ``texts`` replayed and of ``lossy_texts`` left out, because one of the two tokenizers does not
+        keep their bytes; of ``tokens`` of the source, ``other_tokens`` that ``other`` writes and ``different_tokens``
+        among these, which did not come out. How often each id of ``other`` was the last one where a source token ended
+        and another followed, and how often the following one's bytes replaced it (tail absorption), ``[ids]``.
     """
-    counts, token_bytes = ReplayCounts(), other.token_bytes
-    last, replaced = list[int](), list[int]()
+    counts = Counter(texts=0, lossy_texts=0, tokens=0, other_tokens=0, different_tokens=0)
+    token_bytes, last, replaced = other.token_bytes, list[int](), list[int]()
     for data, (tokens, ends), (true_ids, true_ends) in documents:
         if ends is None or true_ends is None:
-            counts.lossy_texts += 1
+            counts["lossy_texts"] += 1
             continue
-        counts.texts += 1
-        counts.tokens += len(tokens)
-        translated = TranslatedText(encoder, spellings, other.leading_space)
+        translated = TranslatedText(encoder, other.leading_space)
         ids = translated.ids
         size, waiting = 0, list[int]()  # the number of ids after the step before, and the last one of them
-        for removed in translate_text(translated, data, tokens, ends):
+        for removed in translate_text(translated, data, ends):
             if removed is None:
                 continue
             last += waiting
@@ -113,10 +95,8 @@ def replay_text(
                 replaced += waiting
             size, waiting = len(ids), ids[-1:]
         true, found = (set(zip(_ends(each, token_bytes), each, strict=True)) for each in (true_ids, ids))
-        counts.other_tokens += len(true_ids)
-        counts.different_tokens += len(true - found)
-    counts.last, counts.replaced = (np.bincount(ids, minlength=other.size) for ids in (last, replaced))
-    return counts
+        counts.update(texts=1, tokens=len(tokens), other_tokens=len(true_ids), different_tokens=len(true - found))
+    return counts, np.bincount(last, minlength=other.size), np.bincount(replaced, minlength=other.size)
 
 
 def _still_ends(before: Sequence[int], after: Sequence[int], token_bytes: Sequence[bytes]) -> bool:

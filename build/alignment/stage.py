@@ -15,7 +15,6 @@ from spectool.artifacts.manifest import Manifest
 from spectool.build.alignment.check import check_joins, hard_texts
 from spectool.build.alignment.intersection import intersect
 from spectool.build.alignment.replayed_text import absorption_risks, replay_text, with_leading_space, written
-from spectool.build.alignment.spellings import spellings
 from spectool.build.corpus_reading import Progress, describe_corpus, with_progress
 from spectool.corpora import Corpus
 from spectool.tokenization.incremental.by_ids import encoder_of
@@ -55,20 +54,17 @@ def build_alignment(
     both = {"draft": draft, "target": target}
     progress("reading")
     texts = with_leading_space(target, _beginning(with_progress(corpus), sample))
-    progress("spelling both vocabularies in each other's ids")
-    spelled = {side: spellings(both[side], both[other]) for side, other in SIDES}
     progress("checking what joins ids")
     hard = with_leading_space(target, hard_texts(draft, target, SEED, texts))
-    checks = {side: _check(side, both[other], both[side], spelled[other], hard) for side, other in SIDES}
+    checks = {side: _check(side, both[other], both[side], hard) for side, other in SIDES}
     by_ids = {side: bool(found["by_ids"]) for side, found in checks.items()}
     progress("replaying a sample")
-    report, risks = _replay(both, by_ids, spelled, texts)
+    report, risks = _replay(both, by_ids, texts)
     progress("writing")
     prefixes = sorted((raw, token) for token, raw in enumerate(draft.token_bytes) if raw)
     draft_side, target_side = (
         Side(
             counterpart=intersect(both[side], both[other]),
-            spellings=spelled[side],
             by_ids=by_ids[side],
             token_bytes=both[side].token_bytes,
             risks=risks[side],
@@ -97,18 +93,16 @@ def _require_usable(path: Path, draft: Tokenizer, target: Tokenizer) -> None:
         ) from error
 
 
-def _check(
-    side: str, source: Tokenizer, own: Tokenizer, spelled: Sequence[tuple[int, ...]], texts: Sequence[str]
-) -> dict[str, Any]:
+def _check(side: str, source: Tokenizer, own: Tokenizer, texts: Sequence[str]) -> dict[str, Any]:
     """The statistics of one side: what it is, whether its ids are joined on ids, why they are not, and the check.
 
     A side that differs from its tokenizer on ids goes through text, if that is closer to it.
     """
     reason = "; ".join(reasons_for_text(own))
     by_ids = not reason
-    found = check_joins(side, source, own, encoder_of(own, by_ids), spelled, texts)
+    found = check_joins(side, source, own, encoder_of(own, by_ids), texts)
     if by_ids and found.different:
-        instead = check_joins(side, source, own, encoder_of(own, False), spelled, texts)
+        instead = check_joins(side, source, own, encoder_of(own, False), texts)
         if instead.share < found.share:
             reason, by_ids, found = f"joined on ids, they differ from the tokenizer's own at {found}", False, instead
     roles = asdict(own.roles) | {"eos": list(own.roles.eos)}
@@ -117,22 +111,16 @@ def _check(
 
 
 def _replay(
-    both: Mapping[str, Tokenizer],
-    by_ids: Mapping[str, bool],
-    spelled: Mapping[str, Sequence[tuple[int, ...]]],
-    texts: Sequence[str],
+    both: Mapping[str, Tokenizer], by_ids: Mapping[str, bool], texts: Sequence[str]
 ) -> tuple[dict[str, Any], dict[str, NDArray[np.float16]]]:
     """Replay the sample in both directions; the report, and the absorption risks of each side."""
     encoded = {side: list(written(tokenizer, texts)) for side, tokenizer in both.items()}
-    report: dict[str, Any] = {"absorption": {}}
+    report: dict[str, Any] = {}
     risks: dict[str, NDArray[np.float16]] = {}
     for side, other in SIDES:
         documents = zip((text.encode() for text in texts), encoded[side], encoded[other], strict=True)
-        counts = replay_text(both[other], encoder_of(both[other], by_ids[other]), spelled[side], documents)
-        last, replaced = counts.last, counts.replaced
-        sums = {"last": int(last.sum()), "replaced": int(replaced.sum()), "tokens": int((last > 0).sum())}
-        report["absorption"][other] = sums
-        report[f"{side}_to_{other}"] = {name: n for name, n in vars(counts).items() if isinstance(n, int)}
+        counts, last, replaced = replay_text(both[other], encoder_of(both[other], by_ids[other]), documents)
+        report[f"{side}_to_{other}"] = dict(counts)
         risks[other] = absorption_risks(last, replaced)
     return report, risks
 

@@ -13,6 +13,7 @@ from typing import Any
 from spectool.lab.drawing.next_tokens import NextTokens, draw_tokens
 from spectool.lab.drawing.scorer import ModelScorer
 from spectool.lab.drawing.token_rows import TokenRows, spelling_table
+from spectool.lab.spellings import spellings
 from spectool.runtime.drafters.drafter import Drafting, Proposal, accepted_length
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
@@ -32,9 +33,9 @@ class DrawingTranslator(ByteAlignedTranslator):
     def __init__(self, *sides: Any) -> None:
         """As `ByteAlignedTranslator`."""
         super().__init__(*sides)
-        spellings, token_bytes = self._alignment.draft.spellings, self._draft.token_bytes
-        assert isinstance(spellings, Lists) and isinstance(token_bytes, Lists)
-        self._table = spelling_table(spellings, self._alignment.draft.counterpart, token_bytes)
+        spelled, token_bytes = Lists.of(spellings(self._draft, self._target), "int32"), self._draft.token_bytes
+        assert isinstance(token_bytes, Lists)
+        self._table = spelling_table(spelled, self._alignment.draft.counterpart, token_bytes)
         self._spelled: dict[tuple[int, bytes, bytes], tuple[tuple[int, ...], bytes]] = {}
 
     def token_rows(self) -> TokenRows | None:
@@ -63,7 +64,7 @@ class DrawingTranslator(ByteAlignedTranslator):
         if not data or whole_characters(data) < len(data):
             return ()
         space = b" " * self._target.leading_space
-        return self._encoder.spell(space + (data.removeprefix(b" ") if self._draft.leading_space else data))
+        return self._encoder.encode(space + (data.removeprefix(b" ") if self._draft.leading_space else data))
 
 
 class Arm:

@@ -142,7 +142,7 @@ class TokenRows:
             if raw.startswith(overlap):
                 data = pending + raw[len(overlap) :]
                 whole = whole_characters(data)
-                found = self.encoder.spell(data[:whole]), data[whole:]
+                found = self.encoder.encode(data[:whole]), data[whole:]
             self.known[key] = found
         return found
 

@@ -27,16 +27,10 @@ from spectool.tokenization.incremental.by_text import TailReencoder, whole_chara
 from spectool.tokenization.incremental.translated_text import TranslatedText
 from spectool.tokenization.tokenizer import Tokenizer
 
-_MANY = 64  # tokens from which on a prompt is encoded instead of joined
 _AT_ONCE = 4096  # tokens of a prompt that are encoded at once: another thread waits for that long
 _CONTEXT = 32  # committed tokens before the frontier that are encoded again for a target through text
 _CONTINUATIONS = bytes(range(0x80, 0xC0))  # bytes of UTF-8 that begin no character
 _NO_IDS: NDArray[np.int32] = np.zeros(0, dtype=np.int32)
-
-
-def allow_any(token: int, healed: bool) -> bool:
-    """Accept every first draft token."""
-    return True
 
 
 class FirstTokenRule(NamedTuple):
@@ -54,7 +48,7 @@ class FirstTokenRule(NamedTuple):
 
     extensions: NDArray[np.int32] = _NO_IDS
     first: NDArray[np.int32] | None = None
-    allows: Callable[[int, bool], bool] = allow_any
+    allows: Callable[[int, bool], bool] = lambda token, healed: True
 
 
 class ByteAlignedTranslator:
@@ -74,7 +68,7 @@ class ByteAlignedTranslator:
         self._alignment = alignment
         self._encoder = encoder_of(self._target, alignment.target.by_ids)
         self._draft_encoder = encoder_of(self._draft, alignment.draft.by_ids)
-        self._absorption = Absorption(alignment, self._encoder)
+        self._absorption = Absorption(alignment, self._draft_encoder, self._encoder)
         self.start()
 
     def fork(self) -> "ByteAlignedTranslator":
@@ -87,12 +81,12 @@ class ByteAlignedTranslator:
     def start(self) -> None:
         """Begin a text; forget any earlier one."""
         self._text: list[int] = []  # committed target ids of the present text
-        self._view = TranslatedText(self._draft_encoder, self._alignment.target.spellings, self._draft.leading_space)
+        self._view = TranslatedText(self._draft_encoder, self._draft.leading_space)
         self._leading_space = self._target.leading_space  # whether the target puts one before the present text
         self._absorption.start()
 
     def commit(self, tokens: Sequence[int]) -> None:
-        """Bring the draft's view up to committed target ids: some microseconds each, less for those of a prompt."""
+        """Bring the draft's view up to committed target ids: some microseconds each, less for many at once."""
         self._absorption.count(tokens)
         for is_text, group in groupby(tokens, lambda token: bool(self._bytes(self._target, token))):
             run = list(group)
@@ -103,15 +97,10 @@ class ByteAlignedTranslator:
                         self._view.leading_space = self._draft.space_after_specials
                         self._leading_space = self._target.space_after_specials
                 self._text = []
-            elif len(run) < _MANY:
-                for token in run:
-                    self._view.append_token(token, self._as_said([token]))
-                    self._text.append(token)
-            else:
-                for first in range(0, len(run), _AT_ONCE):
-                    part = run[first : first + _AT_ONCE]
-                    self._view.append_bytes(self._as_said(part))
-                    self._text += part
+            for first in range(0, len(run) if is_text else 0, _AT_ONCE):
+                part = run[first : first + _AT_ONCE]
+                self._view.append(self._as_said(part))
+                self._text += part
 
     def _as_said(self, tokens: Sequence[int]) -> bytes:
         """The bytes of the next committed tokens, without the space that the target puts before a text."""
@@ -186,7 +175,7 @@ class ByteAlignedTranslator:
             return self._through_text(self._encoder, data)
         whole = whole_characters(data)
         text = b" " + data[:whole] if self._leading_space and not self._text else data[:whole]
-        _, ids = self._encoder.join_bytes(self._text, text, len(self._text))
+        _, ids = self._encoder.join(self._text, text, len(self._text))
         return list(ids), whole == len(data)
 
     def _through_text(self, encoder: TailReencoder, data: bytes) -> tuple[list[int], bool]:

@@ -12,8 +12,7 @@ from .parts import edit
 # Draft: a, b, ab = 0, 1, 2 and a special token 3. Target: b, a, c = 0, 1, 2; through text.
 FORTH, BACK = [1, 0, -1, -1], [1, 0, -1]
 SIZES = {"draft": len(FORTH), "target": len(BACK)}
-_LISTS = ("spellings", "token_bytes")
-_OF_A_SIDE = (*_LISTS, *(f"{name}_offsets" for name in _LISTS), "risks")
+_OF_A_SIDE = ("token_bytes", "token_bytes_offsets", "risks")
 ARRAYS = (
     "draft_to_target",
     "target_to_draft",
@@ -26,10 +25,8 @@ def ints(values: list[int]) -> Any:
     return np.array(values, np.int32)
 
 
-DRAFT = Side(
-    ints(FORTH), [(1,), (0,), (1, 0), ()], True, [b"a", b"b", b"ab", b""], np.array([0.5, 0, 1, np.nan], np.float16)
-)
-TARGET = Side(ints(BACK), [(1,), (0,), ()], False, [b"b", b"a", b"c"], np.zeros(3, np.float16))
+DRAFT = Side(ints(FORTH), True, [b"a", b"b", b"ab", b""], np.array([0.5, 0, 1, np.nan], np.float16))
+TARGET = Side(ints(BACK), False, [b"b", b"a", b"c"], np.zeros(3, np.float16))
 PREFIXES = ints([0, 2, 1])
 
 

@@ -27,7 +27,6 @@ def test_what_is_written_is_read(path: Path) -> None:
     assert alignment.draft.counterpart.tolist() == FORTH
     assert alignment.target.counterpart.tolist() == BACK
     for side, written in ((alignment.draft, DRAFT), (alignment.target, TARGET)):
-        assert list(side.spellings) == written.spellings
         assert np.array_equal(side.risks, written.risks, equal_nan=True)
     assert alignment.draft.by_ids and not alignment.target.by_ids
     assert alignment.prefix_index.tolist() == PREFIXES.tolist()
@@ -40,14 +39,13 @@ def test_a_file_that_changes_later_changes_nothing(path: Path) -> None:
         file.write(bytes(path.stat().st_size))
     assert alignment.draft.counterpart.tolist() == FORTH and alignment.prefix_index.tolist() == PREFIXES.tolist()
     for side, written in ((alignment.draft, DRAFT), (alignment.target, TARGET)):
-        assert list(side.spellings) == written.spellings and list(side.token_bytes) == written.token_bytes
+        assert list(side.token_bytes) == written.token_bytes
 
 
 def side_of(tokenizer: Tokenizer) -> Side:
-    """A side that shares nothing, spells nothing and is joined through text."""
-    nothing: list[tuple[int, ...]] = [()] * tokenizer.size
+    """A side that shares nothing and is joined through text."""
     unknown = np.full(tokenizer.size, np.nan)
-    return Side(np.full(tokenizer.size, -1), nothing, False, tokenizer.token_bytes, unknown)
+    return Side(np.full(tokenizer.size, -1), False, tokenizer.token_bytes, unknown)
 
 
 @pytest.fixture

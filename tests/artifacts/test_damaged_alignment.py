@@ -34,7 +34,6 @@ def test_missing_arrays(path: Path, array: str) -> None:
         ("draft_token_bytes_offsets", [0, 1, 2, 4], "uint32", "uint32 4, expected uint32 5"),
         ("target_token_bytes_offsets", [0, 1, 2, 3], "int64", "int64 4, expected uint32 4"),
         ("draft_to_target", [1, 0, -1], "int32", "int32 3, expected int32 4"),
-        ("target_spellings_offsets", [0, 1, 2], "uint32", "uint32 3, expected uint32 4"),
         ("prefix_index", [0, 2, 1, 0, 1], "int32", "5 rows, expected at most 4"),
         ("target_risks", [0, 0.5], "float16", "float16 2, expected float16 3"),
         ("target_risks", [0, 0.5, 1.5], "float16", "risks outside 0 to 1"),
@@ -49,10 +48,9 @@ def test_wrong_arrays(path: Path, array: str, values: list[Any], kind: str, foun
 
 @pytest.mark.parametrize("offsets", [[0, 2, 1, 4, 4], [1, 1, 2, 4, 4], [0, 1, 2, 4, 5]])
 def test_lists_out_of_order_are_found(path: Path, offsets: list[int]) -> None:
-    for array in ("draft_token_bytes", "draft_spellings"):
-        rewrite(made(path.parent), f"{array}_offsets", offsets)
-        with pytest.raises(ArtifactError, match=f"{array}: lists out of order"):
-            Alignment(path)
+    rewrite(path, "draft_token_bytes_offsets", offsets)
+    with pytest.raises(ArtifactError, match="draft_token_bytes: lists out of order"):
+        Alignment(path)
 
 
 @pytest.mark.parametrize(
@@ -63,9 +61,6 @@ def test_lists_out_of_order_are_found(path: Path, offsets: list[int]) -> None:
         ("target_to_draft", [1, 4, -1], "ids outside -1 to 3"),
         ("draft_to_target", [1, 2, -1, -1], "an id is shared in one direction only"),
         ("target_to_draft", [1, 0, 2], "an id is shared in one direction only"),
-        ("draft_spellings", [1, 0, 3, 0], "ids outside 0 to 2"),
-        ("draft_spellings", [1, -1, 1, 0], "ids outside 0 to 2"),
-        ("target_spellings", [1, 4], "ids outside 0 to 3"),
         ("prefix_index", [0, 2, 4], "ids outside 0 to 3"),
         ("prefix_index", [0, -1, 1], "ids outside 0 to 3"),
     ],
@@ -73,13 +68,6 @@ def test_lists_out_of_order_are_found(path: Path, offsets: list[int]) -> None:
 def test_opening_finds_what_is_wrong(path: Path, array: str, values: list[Any], message: str) -> None:
     rewrite(path, array, values)
     with pytest.raises(ArtifactError, match=rf"{array}: {message}\. Align again"):
-        Alignment(path)
-
-
-def test_long_spellings_are_refused(path: Path) -> None:
-    rewrite(path, "draft_spellings", [1] * 29 + [0, 1, 0])
-    rewrite(path, "draft_spellings_offsets", [0, 29, 30, 32, 32])
-    with pytest.raises(ArtifactError, match=r"draft_spellings: token 0 of 1 bytes is spelled by 29 ids"):
         Alignment(path)
 
 

@@ -88,7 +88,7 @@ def test_a_control_token_that_merges_reach(end: str, rng: random.Random) -> None
         ids: list[int] = []
         at = rng.randrange(len(text) + 1)
         for piece in (text[:at], text[at:]):
-            start, tail = encoder.join_bytes(ids, piece.encode())
+            start, tail = encoder.join(ids, piece.encode())
             ids[start:] = tail
         assert ids == tokenizer.plain_backend.encode(text).ids, (text, at)
         kept += end in text

@@ -34,7 +34,7 @@ class IncrementalBPE:
 
     Attributes:
         token_bytes: Bytes of each id.
-        spell: The canonical ids of bytes inside a text.
+        encode: The canonical ids of bytes inside a text; a function that remembers many.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -43,7 +43,7 @@ class IncrementalBPE:
         self._text, self._borders = TailReencoder(tokenizer, inside=True), Borders(tokenizer)
         single = np.flatnonzero(np.diff(Lists.of(self.token_bytes).offsets) == 1).tolist()
         self._byte_ids = {self.token_bytes[token][0]: token for token in single}
-        self.spell = lru_cache(_REMEMBERED)(self._encode)
+        self.encode = lru_cache(_REMEMBERED)(self._encode)
         self._first = lru_cache(_REMEMBERED)(lambda token: _first_character(self.token_bytes[token]))
         self._last = lru_cache(_REMEMBERED)(lambda token: _last_character(self.token_bytes[token]))
         # The space before every text becomes part of a normalized added token, but is not put before other ones.
@@ -51,17 +51,11 @@ class IncrementalBPE:
         added = (text.encode() for token, text in tokenizer.running_added.items() if text == names[token])
         self._after_no_space = tuple(added) if tokenizer.leading_space else ()
 
-    def join(self, ids: Sequence[int], run: tuple[int, ...], begin: int = 0) -> Change:
-        """Append ids ``run``, which are canonical by themselves, to ``ids``, as `join_bytes` appends their bytes."""
-        if not run or self._is_sure(ids, len(ids), begin, self._first(run[0]) or _first_character(self._data(run))):
-            return len(ids), run
-        return self.join_bytes(ids, self._data(run), begin=begin)
-
     def boundary_holds(self, ids: Sequence[int], data: bytes) -> bool:
         """Whether there is a boundary between ``ids`` and ``data`` in the joined text as well."""
         if not data or self._is_sure(ids, len(ids), 0, _first_character(data)):
             return True
-        start, tail = self.join_bytes(ids, data)
+        start, tail = self.join(ids, data)
         return len(self._data(ids[start:])) in self._ends(tail)
 
     def may_hold(self, ids: Sequence[int], data: bytes) -> bool:
@@ -73,7 +67,7 @@ class IncrementalBPE:
             return True
         return self._borders.splits and data.isspace() and self.boundary_holds(ids, data + b"a")
 
-    def join_bytes(self, ids: Sequence[int], data: bytes, floor: int = 0, begin: int = 0) -> Change:
+    def join(self, ids: Sequence[int], data: bytes, floor: int = 0, begin: int = 0) -> Change:
         """Append ``data``, encoded with what lies since a sure border, to ``ids``.
 
         Args:
@@ -103,13 +97,13 @@ class IncrementalBPE:
         whole = self._data(ids[start:]) + data
         if start == begin and floor <= begin and whole[:1] == b" " and whole.startswith(self._after_no_space, 1):
             whole = whole[1:]
-        found = self.spell(whole) if len(whole) < _MUCH else self._encode(whole)
+        found = self.encode(whole) if len(whole) < _MUCH else self._encode(whole)
         if floor <= start:
             kept = common_prefix(found, ids[start:])
             return start + kept, found[kept:]
         fixed = len(self._data(ids[start:floor]))
         ends = self._ends(found)
-        return floor, found[ends.index(fixed) :] if fixed in ends else self.spell(whole[fixed:])
+        return floor, found[ends.index(fixed) :] if fixed in ends else self.encode(whole[fixed:])
 
     def _is_sure(self, ids: Sequence[int], at: int, begin: int, after: str) -> bool:
         """Whether a sure border is between the id before ``at`` and the character ``after``, which may be none."""

@@ -13,7 +13,7 @@ class TranslatedText:
     """A text of a source tokenizer in ids of another one.
 
     A text is what stands between two special tokens. The bytes of an unfinished character are pending: they are left
-    out until the character is complete. Methods that append return the ids that they took away from the end.
+    out until the character is complete.
 
     Attributes:
         encoder: Joins the ids.
@@ -25,9 +25,9 @@ class TranslatedText:
         leading_space: Whether the other tokenizer puts a space before the present text.
     """
 
-    def __init__(self, encoder: IncrementalEncoder, spellings: Sequence[tuple[int, ...]], leading_space: bool) -> None:
-        """Begin with an empty text. ``spellings`` are the source's tokens in ids of the other: none for half ones."""
-        self.encoder, self._spellings, self.leading_space = encoder, spellings, leading_space
+    def __init__(self, encoder: IncrementalEncoder, leading_space: bool) -> None:
+        """Begin with an empty text."""
+        self.encoder, self.leading_space = encoder, leading_space
         self.ids: list[int] = []
         self.unchanged = 0
         self._begin_text()
@@ -43,15 +43,8 @@ class TranslatedText:
         self.ids += counterpart
         self._begin_text()
 
-    def append_token(self, token: int, data: bytes) -> list[int]:
-        """Append a token of the source whose bytes here are ``data``."""
-        encoder, spelling = self.encoder, self._spellings[token]
-        if not spelling or not self.begun or self.pending or isinstance(encoder, TailReencoder):
-            return self.append_bytes(data)
-        return self._replace(*encoder.join(self.ids, spelling, begin=self.begin))
-
-    def append_bytes(self, data: bytes) -> list[int]:
-        """Append bytes, which need not be whole characters; many at once cost less than one by one."""
+    def append(self, data: bytes) -> list[int]:
+        """Append bytes, which need not be whole characters, and return the ids that this took away from the end."""
         data = self.pending + data
         whole = whole_characters(data)
         data, self.pending = data[:whole], data[whole:]
@@ -59,16 +52,12 @@ class TranslatedText:
             return []
         if isinstance(self.encoder, TailReencoder):
             encoder = self.encoder if self.leading_space else self.encoder.unspaced
-            change = encoder.join(self.ids, self._recent, data, self.begin)
+            start, tail = encoder.join(self.ids, self._recent, data, self.begin)
             self._recent = recent(self._recent + data)
         else:
             space = b" " if self.leading_space and not self.begun else b""
-            change = self.encoder.join_bytes(self.ids, space + data, begin=self.begin)
+            start, tail = self.encoder.join(self.ids, space + data, begin=self.begin)
         self.begun = True
-        return self._replace(*change)
-
-    def _replace(self, start: int, tail: Sequence[int]) -> list[int]:
-        """Go on with ``tail`` from ``start`` on."""
         removed, self.unchanged = self.ids[start:], min(self.unchanged, start)
         self.ids[start:] = tail
         return removed

@@ -17,7 +17,6 @@ from spectool.artifacts.artifact import open_artifact
 from spectool.build.alignment import check
 from spectool.build.alignment.check import check_joins, hard_texts
 from spectool.build.alignment.replayed_text import Written, written
-from spectool.build.alignment.spellings import spellings
 from spectool.build.alignment.stage import build_alignment
 from spectool.cli import main
 from spectool.corpora import open_corpus
@@ -72,7 +71,7 @@ def test_tables_and_text_equal_the_tokenizer(bundled: Tokenizer, other_bundled: 
     for source, other in ((bundled, other_bundled), (other_bundled, bundled)):
         for encoder in (IncrementalBPE(other), TailReencoder(other)):
             for role in ("draft", "target"):
-                found = check_joins(role, source, other, encoder, spellings(source, other), texts)
+                found = check_joins(role, source, other, encoder, texts)
                 assert found.different == 0, str(found)
                 # Behind a text of one token nothing is proposed.
                 assert found.places > 10_000
@@ -86,19 +85,19 @@ def test_every_kind_of_fault_is_found(
     if wrong == "borders":
         monkeypatch.setattr(by_ids, "Borders", lambda *sides: ALWAYS_SURE)
     encoder = IncrementalBPE(other)
-    joined = encoder.join_bytes
+    joined = encoder.join
 
     def wrong_join(ids: list[int], data: bytes, floor: int = 0, begin: int = 0) -> Any:
-        return (len(ids), encoder.spell(data)) if wrong == "join" or floor else joined(ids, data)
+        return (len(ids), encoder.encode(data)) if wrong == "join" or floor else joined(ids, data)
 
     match wrong:
         case "join" | "floor":  # the latter is right as long as nothing has been committed for good
-            monkeypatch.setattr(encoder, "join_bytes", wrong_join)
+            monkeypatch.setattr(encoder, "join", wrong_join)
         case "error":
-            monkeypatch.setattr(encoder, "join_bytes", lambda ids, data, floor=0, begin=0: {}[data])
-    spelled, texts = spellings(bundled, other), hard_texts(bundled, other, 3)
+            monkeypatch.setattr(encoder, "join", lambda ids, data, floor=0, begin=0: {}[data])
+    texts = hard_texts(bundled, other, 3)
     for role in ("target",) if wrong == "floor" else ("draft", "target"):
-        found = check_joins(role, bundled, other, encoder, spelled, texts)
+        found = check_joins(role, bundled, other, encoder, texts)
         assert found.different > 0 and found.example in str(found)
         assert ("KeyError" if wrong == "error" else "joined are [") in found.example
 
@@ -187,10 +186,10 @@ def test_more_than_a_hundredth_is_a_failure(checked: Path) -> None:
 def test_texts_that_a_tokenizer_does_not_keep_are_not_compared(bundled: Tokenizer) -> None:
     spec = json.loads((demo_path("other") / "tokenizer.json").read_text(encoding="utf-8"))
     lower = open_tokenizer(Backend.from_str(json.dumps(spec | {"normalizer": {"type": "Lowercase"}})))
-    encoder, table = TailReencoder(bundled), spellings(lower, bundled)
-    kept = check_joins("draft", lower, bundled, encoder, table, ["kot"])
+    encoder = TailReencoder(bundled)
+    kept = check_joins("draft", lower, bundled, encoder, ["kot"])
     assert kept.places > 0
-    assert check_joins("draft", lower, bundled, encoder, table, ["kot", *(f"Kot {i}" for i in range(99))]) == kept
+    assert check_joins("draft", lower, bundled, encoder, ["kot", *(f"Kot {i}" for i in range(99))]) == kept
 
 
 @pytest.mark.nightly
@@ -203,8 +202,8 @@ def test_real_tokenizers(name: str, tmp_path: Path, real: Callable[[str], Tokeni
     for seed in (101, 102):
         texts = hard_texts(draft, target, seed)
         for found in (
-            check_joins("draft", target, draft, encoder_of(draft, made.draft.by_ids), made.target.spellings, texts),
-            check_joins("target", draft, target, encoder_of(target, made.target.by_ids), made.draft.spellings, texts),
+            check_joins("draft", target, draft, encoder_of(draft, made.draft.by_ids), texts),
+            check_joins("target", draft, target, encoder_of(target, made.target.by_ids), texts),
         ):
             assert found.different == 0, (seed, str(found))
             assert found.places > 500

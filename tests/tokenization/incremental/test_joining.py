@@ -53,18 +53,15 @@ def check_text(encoder: IncrementalBPE, oracle: Reference, text: str, rng: rando
         return False
     cuts = sorted({0, len(text), *rng.choices(range(len(text) + 1), k=1 + len(text) // 3)})
     boundaries = oracle.ends(whole)
-    by_ids: list[int] = []
-    by_bytes: list[int] = []
+    ids: list[int] = []
     for begin, end in pairwise(cuts):
         piece = text[begin:end]
-        by_ids = joined(encoder.join(by_ids, tuple(oracle.encode(piece))), by_ids)
-        by_bytes = joined(encoder.join_bytes(by_bytes, piece.encode()), by_bytes)
-    assert by_ids == whole, (text, cuts)
-    assert by_bytes == whole, (text, cuts)
-    assert list(encoder.spell(data)) == whole, text
+        ids = joined(encoder.join(ids, piece.encode()), ids)
+    assert ids == whole, (text, cuts)
+    assert list(encoder.encode(data)) == whole, text
 
     at = rng.choice(cuts)
-    left, right = oracle.encode(text[:at]), tuple(oracle.encode(text[at:]))
+    left, right = oracle.encode(text[:at]), oracle.encode(text[at:])
     edge = len(text[:at].encode())
     assert encoder.boundary_holds(left, data[edge:]) == (not left or not right or edge in boundaries), (
         text,
@@ -74,21 +71,21 @@ def check_text(encoder: IncrementalBPE, oracle: Reference, text: str, rng: rando
     # A floor inside the canonical ids, and one behind ids that are not canonical.
     loose = loosened(encoder, left, rng)
     for before, floor in ((left, rng.randrange(len(left) + 1)), (loose, len(loose))):
-        found = joined(encoder.join_bytes(before, oracle.bytes_of(right), floor), before)
+        found = joined(encoder.join(before, text[at:].encode(), floor), before)
         assert found[:floor] == before[:floor], (data, floor)
         assert oracle.bytes_of(found) == data, (data, floor)
         if (edge := oracle.ends(before[:floor])[-1]) in boundaries:
             assert found[floor:] == whole[boundaries.index(edge) :], (data, before, floor)
     half = rng.randrange(len(data) + 1)
-    broken = list(encoder.spell(data[:half]))
-    found = joined(encoder.join_bytes(broken, data[half:], len(broken)), broken)
+    broken = list(encoder.encode(data[:half]))
+    found = joined(encoder.join(broken, data[half:], len(broken)), broken)
     assert found[: len(broken)] == broken, (text, half)
     assert oracle.bytes_of(found) == data, (text, half)
 
     # An earlier text before this one changes nothing.
     earlier = oracle.encode(rng.choice(PIECES) + rng.choice(PIECES))
     after = [*earlier, *left]
-    assert joined(encoder.join(after, right, begin=len(earlier)), after) == earlier + whole, (text, at)
+    assert joined(encoder.join(after, text[at:].encode(), begin=len(earlier)), after) == earlier + whole, (text, at)
     return True
 
 
@@ -99,7 +96,7 @@ def loosened(encoder: IncrementalBPE, ids: list[int], rng: random.Random) -> lis
     at = rng.randrange(len(ids))
     data = encoder.token_bytes[ids[at]]
     cut = rng.randrange(len(data))
-    return [*ids[:at], *encoder.spell(data[:cut]), *encoder.spell(data[cut:]), *ids[at + 1 :]]
+    return [*ids[:at], *encoder.encode(data[:cut]), *encoder.encode(data[cut:]), *ids[at + 1 :]]
 
 
 @pytest.mark.parametrize(("name", "count"), counted(150, 1000))
@@ -173,11 +170,9 @@ def test_what_once_went_wrong(
 ) -> None:
     oracle, whole = Reference(real(name)), "".join(pieces)
     ids: list[int] = []
-    by_bytes: list[int] = []
     for piece in pieces:
-        ids = joined(encoder(name).join(ids, tuple(oracle.encode(piece))), ids)
-        by_bytes = joined(encoder(name).join_bytes(by_bytes, piece.encode()), by_bytes)
-    assert ids == by_bytes == list(encoder(name).spell(whole.encode())) == oracle.encode(whole)
+        ids = joined(encoder(name).join(ids, piece.encode()), ids)
+    assert ids == list(encoder(name).encode(whole.encode())) == oracle.encode(whole)
 
 
 def test_bytes_that_stay_bytes(encoder: Callable[[str], IncrementalBPE], real: Callable[[str], Tokenizer]) -> None:
@@ -185,7 +180,7 @@ def test_bytes_that_stay_bytes(encoder: Callable[[str], IncrementalBPE], real: C
     oracle, prepared = Reference(real("bielik-11b-v2.5")), encoder("bielik-11b-v2.5")
     assert prepared.boundary_holds(oracle.encode("٣\t"), b"\t")
     first, second = "Ж".encode()[:1], "Ж".encode()[1:]
-    assert not prepared.boundary_holds(prepared.spell(first), second)
+    assert not prepared.boundary_holds(prepared.encode(first), second)
 
 
 def test_committed_halves_of_a_character_stay(
@@ -194,8 +189,8 @@ def test_committed_halves_of_a_character_stay(
     """The rest of the character follows as bytes, and never as U+FFFD."""
     for name in QUICK:
         prepared, data = encoder(name), "한</s>s> ж".encode()
-        committed = list(prepared.spell(data[:1]))
-        found = joined(prepared.join_bytes(committed, data[1:], floor=len(committed)), committed)
+        committed = list(prepared.encode(data[:1]))
+        found = joined(prepared.join(committed, data[1:], floor=len(committed)), committed)
         assert found[: len(committed)] == committed
         assert Reference(real(name)).bytes_of(found) == data
 
@@ -222,7 +217,7 @@ def test_long_texts_without_borders(
             end = min(len(text), place + rng.randint(1, 9))
             floor, whole = rng.choice((0, len(ids))), oracle.encode(text[:end])
             if whole[:floor] == ids[:floor]:
-                assert joined(prepared.join_bytes(ids, text[place:end].encode(), floor), ids) == whole, text[:end]
+                assert joined(prepared.join(ids, text[place:end].encode(), floor), ids) == whole, text[:end]
                 compared += 1
             ids, place = whole, end
     assert compared > 100 * count
@@ -235,5 +230,5 @@ def test_a_join_far_from_any_border_encodes_little_text(
     prepared, rng = encoder("nanochat-pl-ours6-nfkc"), random.Random(3)
     ids: list[int] = []
     for _ in range(600):
-        ids = joined(prepared.join_bytes(ids, "".join(rng.choices(signs, k=2)).encode()), ids)
+        ids = joined(prepared.join(ids, "".join(rng.choices(signs, k=2)).encode()), ids)
     assert sum(map(len, encoded)) < 120 * 600

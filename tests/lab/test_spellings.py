@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from spectool.build.alignment.spellings import spellings
+from spectool.lab.spellings import spellings
 from spectool.tokenization.token_bytes import text_of
 from spectool.tokenization.tokenizer import Tokenizer
 
