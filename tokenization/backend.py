@@ -68,23 +68,18 @@ def with_added_tokens(backend: tokenizers.Tokenizer, added: Sequence[Mapping[str
     return tokenizers.Tokenizer.from_str(json.dumps(spec))
 
 
-def encode_batch(encode: Callable[..., Any], text: str | Sequence[str], name: str) -> Any:
-    """What ``encode``, a method of the backend called ``name``, makes of text or texts, without template tokens."""
-    with backend_errors(name):
-        return encode(text, add_special_tokens=False)
-
-
 def encode_many(backend: tokenizers.Tokenizer, texts: Sequence[str], name: str) -> Iterator[list[int]]:
-    """Yield the ids of each text, as `encode_batch`, some thousand texts at once."""
+    """Yield the ids of each text, without template tokens; some thousand texts are encoded at once."""
     for begin in range(0, len(texts), _BATCH):
-        encodings = encode_batch(backend.encode_batch_fast, texts[begin : begin + _BATCH], name)
+        part = texts[begin : begin + _BATCH]
+        encodings = call_backend(backend.encode_batch_fast, part, name, add_special_tokens=False)
         yield from (encoding.ids for encoding in encodings)
 
 
-def call_backend(method: Callable[[str], Any], text: str, name: str) -> Any:
-    """What ``method``, of a part of the backend called ``name``, makes of a text."""
+def call_backend(method: Callable[..., Any], text: str | Sequence[str], name: str, **options: Any) -> Any:
+    """What ``method``, of the backend called ``name`` or a part of it, makes of a text or texts."""
     with backend_errors(name):
-        return method(text)
+        return method(text, **options)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from typing import Any
 import tokenizers
 
 from spectool import TokenizerError
-from spectool.tokenization.backend import call_backend, encode_batch
+from spectool.tokenization.backend import call_backend
 
 _SECTIONS = ("normalizer", "pre_tokenizer", "model", "added_tokens", "decoder")
 _WITHOUT_EFFECT = ("trim_offsets",)
@@ -80,7 +80,7 @@ def probed(backend: tokenizers.Tokenizer) -> list[list[int] | str]:
     found: list[list[int] | str] = []
     for text in PROBES:
         try:
-            found.append(encode_batch(backend.encode, text, "probe").ids)
+            found.append(call_backend(backend.encode, text, "probe", add_special_tokens=False).ids)
         except TokenizerError as error:
             found.append(str(error))
     return found

@@ -105,7 +105,6 @@ def _load_with_transformers(path: Path) -> Any:
 
 
 def _from_transformers(name: str, loaded: Any, eos: tuple[int, ...]) -> Tokenizer:
-    """The tokenizer that transformers loaded."""
     backend = getattr(loaded, "backend_tokenizer", None)
     if not isinstance(backend, tokenizers.Tokenizer):
         raise TokenizerError(

@@ -13,7 +13,7 @@ from typing import Any
 import tokenizers
 
 from spectool import FingerprintMismatch, TokenizerError, escaped_name
-from spectool.tokenization.backend import call_backend, encode_batch, encode_many, sections, steps_of, with_added_tokens
+from spectool.tokenization.backend import call_backend, encode_many, sections, steps_of, with_added_tokens
 from spectool.tokenization.fingerprint import fingerprint_of, short
 from spectool.tokenization.roles import Roles, names_control
 from spectool.tokenization.token_bytes import Lists, decoder_of
@@ -54,10 +54,9 @@ class Tokenizer:
         """
         if not self.matches(recorded):
             built, this = short(recorded["fingerprint"]), short(self.fingerprint)
-            if built == this:
-                built, this = f"{built} with {recorded['size']:,} ids", f"{this} with {self.size:,}"
             raise FingerprintMismatch(
-                f"{artifact}: built for tokenizer {built}, {self.name} is {this}. Rebuild it: {rebuild}"
+                f"{artifact}: built for tokenizer {built} with {recorded['size']:,} ids, {self.name} is {this} with "
+                f"{self.size:,}. Rebuild it: {rebuild}"
             )
 
     # What it is made of.
@@ -272,7 +271,7 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The ids of a whole text, without BOS, EOS or other template tokens."""
-        return list(encode_batch(self.backend.encode, text, self.name).ids)
+        return list(call_backend(self.backend.encode, text, self.name, add_special_tokens=False).ids)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of many texts, encoded at once on all cores."""

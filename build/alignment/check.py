@@ -17,7 +17,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from spectool.artifacts.alignment_report import JoinCheck
-from spectool.build.alignment.replayed_text import is_whole, translate_text, written
+from spectool.build.alignment.replayed_text import is_whole, pieces, written
 from spectool.tokenization.incremental.adversarial import adversarial_texts
 from spectool.tokenization.incremental.by_ids import IncrementalEncoder
 from spectool.tokenization.incremental.by_text import TailReencoder
@@ -29,6 +29,7 @@ _DRAFTED = 4  # source tokens that are joined behind committed ids
 _TEXTS = 400  # made from each tokenizer
 _LONGEST = 160  # characters of one: each of its prefixes is encoded
 _SHOWN, _BEFORE = 2, 24  # ids of an example on either side of the first difference, and characters before them
+_Places = Iterator[tuple[Sequence[int], Sequence[int]]]
 
 
 def hard_texts(draft: Tokenizer, target: Tokenizer, seed: int, lines: Sequence[str] = ()) -> list[str]:
@@ -46,15 +47,8 @@ class _Text(NamedTuple):
     other_ends: list[int] | None
 
 
-_Places = Iterator[tuple[Sequence[int], Sequence[int]]]
-
-
 def check_joins(
-    role: str,
-    source: Tokenizer,
-    other: Tokenizer,
-    encoder: IncrementalEncoder,
-    texts: Sequence[str],
+    role: str, source: Tokenizer, other: Tokenizer, encoder: IncrementalEncoder, texts: Sequence[str]
 ) -> JoinCheck:
     """Where joined ids of ``other`` differ from its own encoding, at every place of texts.
 
@@ -95,9 +89,10 @@ def check_joins(
 
 def _committed(text: _Text, expected: Mapping[bytes, list[int]], joined: TranslatedText) -> _Places:
     """Yield the ids after each token of a text, joined and expected."""
-    for end, removed in zip(text.ends, translate_text(joined, text.data, text.ends), strict=True):
+    for end, piece in pieces(text.data, text.ends):
+        joined.append(piece)
         # Of nothing but an artificial space there is no text to encode.
-        if removed is not None and end and (right := expected.get(text.data[:end])) is not None:
+        if end and (right := expected.get(text.data[:end])) is not None:
             yield joined.ids, right
 
 
@@ -111,7 +106,7 @@ def _proposed(text: _Text, expected: Mapping[bytes, list[int]], encoder: Increme
         if not start or not right or right[:count] != committed[:count] or not is_whole(data[:start]):
             continue
         if isinstance(encoder, TailReencoder):
-            yield encoder.encode_after(data[:start], data[start:end])[0], right[count:]
+            yield encoder.encode_after(data[:start], data[start:end]), right[count:]
         else:
             yield encoder.join(committed[:count], data[start:end], count)[1], right[count:]
 

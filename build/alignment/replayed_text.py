@@ -1,6 +1,6 @@
 """Real text spelled token by token in the other vocabulary, and what is counted on the way.
 
-Each document is encoded by one tokenizer. Its tokens are looked up in the other's ids and joined.
+Each document is encoded by one tokenizer. The bytes of its tokens are joined in the other's ids.
 """
 
 from collections import Counter
@@ -51,19 +51,17 @@ def with_leading_space(target: Tokenizer, texts: Iterable[str]) -> list[str]:
     return [f" {text}" if not kept(text) and kept(f" {text}") else text for text in texts]
 
 
-def translate_text(translated: TranslatedText, data: bytes, ends: Sequence[int]) -> Iterator[list[int] | None]:
-    """Append the tokens of a text one by one, as generation does; each ends at one of the ``ends`` in its ``data``.
+def pieces(data: bytes, ends: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+    """Yield the bytes of a text that has a token up to each of the ``ends``, as they become whole characters.
 
     Yields:
-        For each token, the ids that it took away from the end; None inside a character, where nothing is appended.
+        Where a token ends and no character is unfinished, and the bytes since the place before.
     """
     done = 0
     for end in ends:
-        if not is_whole(data[done:end]):  # wait for the rest of the character
-            yield None
-            continue
-        yield translated.append(data[done:end])
-        done = end
+        if is_whole(data[done:end]):
+            yield end, data[done:end]
+            done = end
 
 
 def replay_text(
@@ -86,11 +84,9 @@ def replay_text(
         translated = TranslatedText(encoder, other.leading_space)
         ids = translated.ids
         size, waiting = 0, list[int]()  # the number of ids after the step before, and the last one of them
-        for removed in translate_text(translated, data, ends):
-            if removed is None:
-                continue
+        for _, piece in pieces(data, ends):
+            before = translated.append(piece) or waiting
             last += waiting
-            before = removed or waiting
             if waiting and not _still_ends(before, ids[size - len(before) :], token_bytes):
                 replaced += waiting
             size, waiting = len(ids), ids[-1:]
@@ -106,7 +102,6 @@ def _still_ends(before: Sequence[int], after: Sequence[int], token_bytes: Sequen
 
 
 def _ends(ids: Sequence[int], token_bytes: Sequence[bytes]) -> Iterator[int]:
-    """The byte at which each id ends."""
     return accumulate(len(token_bytes[token]) for token in ids)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from spectool import SpectoolError
 from spectool.artifacts.pack import Pack
 from spectool.build.counting import BREAK, Counts, add_up, memory_for_counting
-from spectool.tokenization.backend import encode_batch
+from spectool.tokenization.backend import call_backend
 from spectool.tokenization.tokenizer import Tokenizer
 
 Numbers = NDArray[np.int64]
@@ -34,7 +34,7 @@ def spell(pack: Pack, tokenizer: Tokenizer) -> tuple[NDArray[np.int32], Numbers]
     for start in range(0, len(before), _AT_ONCE):
         some = before[start : start + _AT_ONCE]
         texts = [first + piece for first, piece in zip(some, pack.pieces[start : start + _AT_ONCE], strict=True)]
-        encodings = encode_batch(tokenizer.backend.encode_batch, texts, tokenizer.name)
+        encodings = call_backend(tokenizer.backend.encode_batch, texts, tokenizer.name, add_special_tokens=False)
         for border, encoding in zip(map(len, some), encodings, strict=True):
             own = [token for token, (begin, _) in zip(encoding.ids, encoding.offsets, strict=True) if begin >= border]
             ids.extend(own)

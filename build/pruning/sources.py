@@ -1,7 +1,7 @@
 """What says which tokens a language needs: text, or a pack, whose words are spelled in tokens with their counts."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,10 +33,6 @@ class Source:
     counts: NDArray[np.int64]  # occurrences of each token, ``[size]``
     coverage: float  # share of them to keep
     texts: Sequence[str]  # what a pruned tokenizer has to decode as the whole one does
-
-    def covered(self, kept: Iterable[int]) -> float:
-        """The share of its tokens that are kept."""
-        return float(self.counts[list(kept)].sum() / self.counts.sum())
 
     def compare(self, whole: Tokenizer, pruned: Tokenizer) -> dict[str, int]:
         """The tokens of all texts ``before`` and ``after`` pruning, once both are found to decode them alike.

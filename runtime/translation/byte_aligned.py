@@ -187,14 +187,8 @@ class ByteAlignedTranslator:
             so_far = so_far.removeprefix(b" ")
         text = data[: max(0, whole_characters(pending + data) - len(pending))]
         encoder = encoder if self._leading_space else encoder.unspaced
-        ids, boundary = encoder.encode_after(so_far, text) if text else ([], True)
-        if pending and not boundary:
-            return [], False
-        if ids and context and not so_far:  # only the artificial space is committed, which a text's ids begin with
-            if ids[: len(context)] != context:
-                return [], False
-            ids = ids[len(context) :]
-        return ids, text == data
+        ids = encoder.encode_after(so_far, text) if text else []
+        return ids, bool(ids) and text == data
 
     def _bytes(self, tokenizer: Tokenizer, token: int) -> bytes:
         """The bytes of a token; none of special tokens and of ids that the tokenizer does not have."""

@@ -99,7 +99,8 @@ def test_a_mismatch_names_both_and_the_command(byte_level: Backend, sentence_pie
     with pytest.raises(FingerprintMismatch) as caught:
         right.require(left.identity, "pl.dict", "spectool build-dict --tokenizer X")
     assert str(caught.value) == (
-        f"pl.dict: built for tokenizer {short(left.fingerprint)}, (loaded tokenizer) is {short(right.fingerprint)}. "
+        f"pl.dict: built for tokenizer {short(left.fingerprint)} with {left.size} ids, (loaded tokenizer) is "
+        f"{short(right.fingerprint)} with {right.size}. "
         "Rebuild it: spectool build-dict --tokenizer X"
     )
 

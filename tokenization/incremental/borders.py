@@ -29,14 +29,9 @@ _REMEMBERED = 1 << 16  # pairs of characters, and texts of up to four
 
 
 class Borders:
-    """The sure borders of one tokenizer.
-
-    Attributes:
-        splits: Whether its pre-tokenizer splits texts at all.
-    """
+    """The sure borders of one tokenizer."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Prepare for a tokenizer."""
         self._name = tokenizer.name
         self._splits, self._space = tokenizer.text_splits, tokenizer.normalized_space
         steps = tokenizer.steps("pre_tokenizer")
@@ -53,7 +48,6 @@ class Borders:
         self._neighbours = np.zeros(1 << 16, np.bool_)
         self._neighbours[neighbours] = True
         self._starts = lru_cache(_REMEMBERED)(self._asked)
-        self.splits = bool(self._starts("a  A1.\n\n a"))
         self.are_sure = lru_cache(_REMEMBERED)(self._are_sure)
 
     def _asked(self, text: str) -> frozenset[int]:
@@ -64,7 +58,6 @@ class Borders:
         return frozenset(start for _, (start, _) in pieces) - {0}
 
     def _are_sure(self, before: str, after: str) -> bool:
-        """Whether there is a sure border between two characters."""
         if (before, after) in self._whole or before in _APOSTROPHES:  # of an ending, more is to come
             return False
         merges = self._looks_around or bool(self._neighbours[before.encode()[-1] << 8 | after.encode()[0]])

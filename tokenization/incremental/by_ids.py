@@ -22,9 +22,6 @@ from spectool.tokenization.tokenizer import Tokenizer
 _REMEMBERED = 1 << 16  # texts since a sure border, and tokens
 _NEAR = 32  # tokens that are looked through for a sure border before the end of the text is encoded
 _MUCH = 512  # bytes likewise
-_REACHES = (160, REACH)  # bytes of the end of the text that are encoded again, as long as the ids agree
-_STEP = 16  # ids between two places where a text is cut
-_CUTS = 3  # places at which a text is cut until the tokenizer confirms one
 _CHARACTER = 4  # bytes of the longest character
 _BROKEN = re.compile("([\udc80-\udcff]+)")  # bytes that are part of no character, after decoding
 
@@ -38,7 +35,6 @@ class IncrementalBPE:
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        """Prepare for a tokenizer."""
         self.token_bytes = tokenizer.running_bytes
         self._text, self._borders = TailReencoder(tokenizer, inside=True), Borders(tokenizer)
         single = np.flatnonzero(np.diff(Lists.of(self.token_bytes).offsets) == 1).tolist()
@@ -65,7 +61,7 @@ class IncrementalBPE:
         """
         if self.boundary_holds(ids, data):
             return True
-        return self._borders.splits and data.isspace() and self.boundary_holds(ids, data + b"a")
+        return data.isspace() and self.boundary_holds(ids, data + b"a")
 
     def join(self, ids: Sequence[int], data: bytes, floor: int = 0, begin: int = 0) -> Change:
         """Append ``data``, encoded with what lies since a sure border, to ``ids``.
@@ -81,20 +77,13 @@ class IncrementalBPE:
             at ``floor``, they are those of the text from there on.
         """
         sure = self._is_sure(ids, len(ids), begin, _first_character(data))
-        start = len(ids) if sure else self._last_border(ids, begin)
-        if start is not None:
-            return self._mend_from(start, ids, data, floor, begin)
-        start = self._far(ids, begin)
+        start, near = (len(ids), True) if sure else self._start(ids, begin)
         so_far = self._data(ids[start:])
-        if floor <= start and text_of(so_far + data):
+        whole = so_far + data
+        if not near and floor <= start and text_of(whole):
             at, tail = self._text.join(ids, so_far, data, begin)
             if self._data(tail) == self._data(ids[at:]) + data:
                 return at, tail
-        return self._mend_from(start, ids, data, floor, begin)
-
-    def _mend_from(self, start: int, ids: Sequence[int], data: bytes, floor: int, begin: int) -> Change:
-        """Append bytes: encode them together with what ``ids[start:]`` spell."""
-        whole = self._data(ids[start:]) + data
         if start == begin and floor <= begin and whole[:1] == b" " and whole.startswith(self._after_no_space, 1):
             whole = whole[1:]
         found = self.encode(whole) if len(whole) < _MUCH else self._encode(whole)
@@ -113,31 +102,18 @@ class IncrementalBPE:
         before = self._last(ids[at - 1]) or _last_character(self._data(ids[max(begin, at - _CHARACTER) : at]))
         return bool(before) and self._borders.are_sure(before, after)
 
-    def _last_border(self, ids: Sequence[int], begin: int) -> int | None:
-        """The last id that a text may begin at; None where none is near."""
-        size = 0
-        for at in range(len(ids) - 1, begin, -1):
+    def _start(self, ids: Sequence[int], begin: int) -> tuple[int, bool]:
+        """The last id that a text may begin at, if one is near, or else one at a character `REACH` bytes back."""
+        at, size, near = len(ids), 0, True
+        while at > begin and size < REACH:
+            at -= 1
             size += len(self.token_bytes[ids[at]])
-            if len(ids) - at > _NEAR or size > _MUCH:
-                return None
-            if self._is_sure(ids, at, begin, self._first(ids[at])):
-                return at
-        return begin
-
-    def _far(self, ids: Sequence[int], begin: int) -> int:
-        """The id at which a character begins, `REACH` bytes back or at a multiple of some ids before that."""
-        first, size = len(ids), 0
-        while first > begin and size < REACH:
-            first -= 1
-            size += len(self.token_bytes[ids[first]])
-        first = begin + (first - begin) // _STEP * _STEP
-        while first > begin and self._is_inside_character(ids[first]):
-            first -= 1
-        return first
-
-    def _is_inside_character(self, token: int) -> bool:
-        """Whether the first byte of a token continues a character."""
-        return b"\x80" <= self.token_bytes[token][:1] < b"\xc0"
+            near = len(ids) - at <= _NEAR and size <= _MUCH
+            if near and self._is_sure(ids, at, begin, self._first(ids[at])):
+                return at, True
+        while at > begin and b"\x80" <= self.token_bytes[ids[at]][:1] < b"\xc0":
+            at -= 1
+        return at, near
 
     def _encode(self, data: bytes) -> tuple[int, ...]:
         """The ids of bytes, of which the first and the last may lie inside a character: for these, an id for each."""
@@ -151,7 +127,6 @@ class IncrementalBPE:
         return tuple(ids)
 
     def _data(self, tokens: Iterable[int]) -> bytes:
-        """The bytes of tokens."""
         return b"".join(map(self.token_bytes.__getitem__, tokens))
 
     def _ends(self, tokens: Iterable[int]) -> list[int]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
-from spectool.tokenization.backend import encode_batch, sections, with_added_tokens
+from spectool.tokenization.backend import call_backend, sections, with_added_tokens
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -26,13 +26,12 @@ _BACK = 12  # tokens to go back at first
 _SURE = 6  # ids on which two encodings must agree: where tokens cross spaces, words may not begin alike
 _LONG = 3  # times as many where no word begins among them
 _REMEMBERED = 32  # encodings: what was encoded with new text is asked for again without it
-_SIGNS = (b"&", b"~", b"\n", b"q", b"x", b"0")  # stand-ins for the text before the cut; letters mid-word
 
 
 class TailReencoder:
     """Encodes the end of a growing text. Holds caches only; texts belong to the caller.
 
-    `join` appends to a text, `encode_after` continues ids that stay, and `confirms` says whether a text may be cut.
+    `join` appends to a text, and `encode_after` continues ids that stay.
 
     Attributes:
         unspaced: Encodes texts after special tokens, before which some tokenizers put no space.
@@ -79,32 +78,18 @@ class TailReencoder:
                 break
         return max(begin, len(ids) - len(old) + kept), new[kept:]
 
-    def encode_after(self, so_far: bytes, data: bytes) -> tuple[list[int], bool]:
-        """The ids of ``data`` after the end of a text, and whether there is a boundary between the two.
-
-        If there is none, ``data`` is encoded by itself, as inside a text.
-        """
+    def encode_after(self, so_far: bytes, data: bytes) -> list[int]:
+        """The ids of ``data`` after the end of a text; none where one id stands for parts of both."""
         new, place = self._encoded(so_far + data), 0
         token_bytes = list(map(self._token_bytes.__getitem__, new))
-        spelled, ends = b"".join(token_bytes), accumulate(map(len, token_bytes), initial=0)
+        spelled, ends = b"".join(token_bytes), list(accumulate(map(len, token_bytes), initial=0))
         if so_far and spelled.endswith(so_far + data):  # behind an artificial space, if any
-            place = dict(zip(ends, range(len(new)), strict=False)).get(len(spelled) - len(data), -1)
+            frontier = len(spelled) - len(data)
+            place = ends.index(frontier) if frontier in ends else len(new)
         elif so_far:  # text that does not come back as it was
             old = self._encoded(so_far)
-            place = len(old) if new[: len(old)] == old else -1
-        return (self._encode_mid_text(data), False) if place < 0 else (new[place:], True)
-
-    def _encode_mid_text(self, data: bytes) -> list[int]:
-        """The ids of bytes inside a text, without the space that some tokenizers put before every text."""
-        found = None
-        for sign in _SIGNS:
-            before, ids = self._encoded(sign), self._encoded(sign + data)
-            place = len(before)
-            if ids[:place] == before:
-                found = found or ids[place:]
-                if b"".join(map(self._token_bytes.__getitem__, ids[place:])) == data:
-                    return list(ids[place:])
-        return list(found or self.encode(data))
+            place = len(old) if new[: len(old)] == old else len(new)
+        return new[place:]
 
     def _windows(self, ids: Sequence[int], so_far: bytes, begin: int) -> Iterator[bytes]:
         """Yield ends of a text, each longer than the one before; the last one is all that is known of it.
@@ -125,7 +110,8 @@ class TailReencoder:
 
     def encode(self, data: bytes) -> list[int]:
         """Encode bytes as a text; bytes that are not UTF-8 are left out."""
-        ids: list[int] = encode_batch(self._backend.encode, data.decode("utf-8", "ignore"), self._name).ids
+        text = data.decode("utf-8", "ignore")
+        ids: list[int] = call_backend(self._backend.encode, text, self._name, add_special_tokens=False).ids
         return list(filter(self._token_bytes.__getitem__, ids)) if self._inside else ids
 
 

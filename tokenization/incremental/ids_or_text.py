@@ -4,9 +4,7 @@ Here are the reasons that can be told from its steps. Rarer ones, such as added 
 found by the check of `spectool align`, which compares joined ids with those that the tokenizer writes.
 """
 
-import re
 from collections.abc import Iterator
-from typing import Any
 
 from spectool.tokenization.round_trips import unread
 from spectool.tokenization.tokenizer import Tokenizer
@@ -19,7 +17,6 @@ _SPLITS = {
     "FixedLength": "counts characters from the beginning of a text",
     "UnicodeScripts": "splits by script",
 }
-_MOST_COUNTED = 4
 
 
 def reasons_for_text(tokenizer: Tokenizer) -> tuple[str, ...]:
@@ -45,12 +42,3 @@ def _reasons(tokenizer: Tokenizer) -> Iterator[str]:
     yield from (f"it {limit}" for limit in unread(tokenizer))
     if any(step["type"] == "ByteLevel" for step in splits[:-1]):
         yield "its pre-tokenizer splits bytes"
-    if model == "BPE":
-        yield from filter(None, map(_counting, splits))
-
-
-def _counting(step: dict[str, Any]) -> str:
-    """Why text of any length may decide where a step splits; empty where a few characters do."""
-    counts = re.findall(r"(?<=[{,])\d+(?=[,}])", step.get("pattern", {}).get("Regex", ""))
-    most = max(map(int, counts), default=0)
-    return f"its pre-tokenizer counts up to {most} characters" if most > _MOST_COUNTED else ""

@@ -26,7 +26,6 @@ class TranslatedText:
     """
 
     def __init__(self, encoder: IncrementalEncoder, leading_space: bool) -> None:
-        """Begin with an empty text."""
         self.encoder, self.leading_space = encoder, leading_space
         self.ids: list[int] = []
         self.unchanged = 0

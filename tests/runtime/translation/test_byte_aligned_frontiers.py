@@ -117,11 +117,8 @@ def test_tokens_split_at_random_stay_as_they_are(pair: str, world: Callable[[str
 
 
 def holds_before_a_letter(here: World, committed: Sequence[int], space: bytes) -> bool:
-    """Whether ``space`` is white space that the target, if it splits texts, keeps apart where a letter follows it."""
-    pieces = here.target.text_splits and here.target.text_splits.pre_tokenize_str(
-        "a b.".replace(" ", here.target.normalized_space)
-    )
-    if not space.isspace() or len(pieces or ()) < 2:
+    """Whether ``space`` is white space that the target keeps apart where a letter follows it."""
+    if not space.isspace():
         return False
     before, target = text_bytes(here.target, committed), here.twin.target
     ids = target.encode((before + space + b"a").decode())

@@ -159,8 +159,6 @@ def test_added_tokens_with_every_option(
         (pre_tokenizers.WhitespaceSplit(), "WhitespaceSplit keeps no spaces"),
         (pre_tokenizers.CharDelimiterSplit(","), "CharDelimiterSplit keeps no delimiters"),
         (pre_tokenizers.UnicodeScripts(), "UnicodeScripts splits by script"),
-        (split(r"(?m:.{1,200})"), "counts up to 200 characters"),
-        (split(r"\p{N}{1,20}"), "counts up to 20 characters"),
     ],
 )
 def test_pre_tokenizers_that_go_through_text(step: Any, reason: str, byte_level: Backend) -> None:

@@ -117,8 +117,8 @@ def test_joined_pieces_are_the_whole_text(
 @pytest.fixture
 def encoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The texts that are encoded."""
-    texts, encode = list[str](), by_text.encode_batch
-    monkeypatch.setattr(by_text, "encode_batch", lambda method, *text: texts.append(text[0]) or encode(method, *text))
+    texts, call = list[str](), by_text.call_backend
+    monkeypatch.setattr(by_text, "call_backend", lambda *given, **how: texts.append(given[1]) or call(*given, **how))
     return texts
 
 
