@@ -9,14 +9,15 @@ What it writes is remembered. Only where no sure border is near does the end of 
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, groupby, pairwise
 
 import numpy as np
 
+from spectool.tokenization.backend import call_backend
 from spectool.tokenization.incremental.borders import Borders
 from spectool.tokenization.incremental.by_text import REACH, Change, TailReencoder
 from spectool.tokenization.incremental.common_prefix import common_prefix
-from spectool.tokenization.token_bytes import Lists, text_of
+from spectool.tokenization.token_bytes import Lists, byte_symbols, text_of
 from spectool.tokenization.tokenizer import Tokenizer
 
 _REMEMBERED = 1 << 16  # texts since a sure border, and tokens
@@ -39,6 +40,9 @@ class IncrementalBPE:
         self._text, self._borders = TailReencoder(tokenizer, inside=True), Borders(tokenizer)
         single = np.flatnonzero(np.diff(Lists.of(self.token_bytes).offsets) == 1).tolist()
         self._byte_ids = {self.token_bytes[token][0]: token for token in single}
+        by_bytes = tokenizer.has_step("ByteLevel", "pre_tokenizer")
+        self._symbols = {byte: symbol for symbol, byte in byte_symbols().items()} if by_bytes else {}
+        self._model, self._name = tokenizer.backend.model, tokenizer.name
         self.encode = lru_cache(_REMEMBERED)(self._encode)
         self._first = lru_cache(_REMEMBERED)(lambda token: _first_character(self.token_bytes[token]))
         self._last = lru_cache(_REMEMBERED)(lambda token: _last_character(self.token_bytes[token]))
@@ -116,15 +120,28 @@ class IncrementalBPE:
         return at, near
 
     def _encode(self, data: bytes) -> tuple[int, ...]:
-        """The ids of bytes, of which the first and the last may lie inside a character: for these, an id for each."""
+        """The ids of bytes, of which the first and the last may lie inside a character."""
+        text = data.decode("utf-8", "surrogateescape")
         ids: list[int] = []
-        for place, part in enumerate(_BROKEN.split(data.decode("utf-8", "surrogateescape"))):
-            raw = part.encode("utf-8", "surrogateescape")
-            if place % 2:
-                ids += (self._byte_ids[byte] for byte in raw if byte in self._byte_ids)
-            elif raw:
-                ids += self._text.encode(raw)
+        for broken, group in groupby(self._cut(text), lambda part: bool(_BROKEN.search(part))):
+            part = "".join(group).encode("utf-8", "surrogateescape")
+            ids += self._merge(part) if broken else self._text.encode(part)
         return tuple(ids)
+
+    def _cut(self, text: str) -> list[str]:
+        """Parts of a text whose broken bytes are U+DC80 to U+DCFF; nothing merges from one part to the next."""
+        if not self._symbols or not _BROKEN.search(text):  # such bytes are tokens of their own
+            return list(filter(None, _BROKEN.split(text)))
+        pairs = enumerate(pairwise(text), 1)
+        borders = (at for at, pair in pairs if not _BROKEN.search("".join(pair)) and self._borders.are_sure(*pair))
+        return [text[start:end] for start, end in pairwise([0, *borders, len(text)])]
+
+    def _merge(self, data: bytes) -> list[int]:
+        """The ids of bytes that are no text, for which only the model can be asked."""
+        if not self._symbols:
+            return [self._byte_ids[byte] for byte in data if byte in self._byte_ids]
+        text = "".join(map(self._symbols.__getitem__, data))
+        return [token.id for token in call_backend(self._model.tokenize, text, self._name)]
 
     def _data(self, tokens: Iterable[int]) -> bytes:
         return b"".join(map(self.token_bytes.__getitem__, tokens))

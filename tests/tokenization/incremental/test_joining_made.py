@@ -39,6 +39,18 @@ def test_a_join_next_to_an_added_token_is_not_taken_over() -> None:
         assert joined(encoder.join(ids, b"c"), ids) == oracle.encode(before + "c")
 
 
+def test_the_end_of_a_character_merges_with_what_follows() -> None:
+    """The first half of a letter is committed, so that its second half and the next letter are one token."""
+    signs = {byte: sign for sign, byte in byte_symbols().items()}
+    first, second, *letter = (signs[byte] for byte in "го".encode())
+    whole = "".join(letter)
+    tokenizer = byte_level([whole, second + whole], [(letter[0], letter[1]), (second, whole)])
+    encoder, _ = prepared(tokenizer)
+    committed = [tokenizer.vocabulary[first]]
+    found = joined(encoder.join(committed, "го".encode()[1:], floor=1), committed)
+    assert found == [*committed, tokenizer.vocabulary[second + whole]]
+
+
 def test_a_run_of_digits_of_any_length(rng: random.Random) -> None:
     """Digits are grouped from where their run begins, which is further back than is encoded again."""
     tokenizer = byte_level(["11"], [("1", "1")], r"\p{N}{1,3}|[^\p{N}]+")
