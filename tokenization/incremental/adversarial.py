@@ -27,18 +27,21 @@ def adversarial_texts(tokenizer: Tokenizer, rng: random.Random, lines: Sequence[
         return rng.choice(rng.choice(pools))
 
     while True:
-        few = [some() for _ in range(rng.randint(1, 14))]
         kind = rng.randrange(7 if lines else 5)
         if kind == 0:  # a few things in turn, as runs
-            few = [rng.choice(few[:3]) * rng.choice(_RUNS) for _ in range(rng.randint(1, 8))]
-        elif kind >= 5:  # a real line with insertions
+            few = [some() for _ in range(rng.randint(1, 3))]
+            text = "".join(rng.choice(few) * rng.choice(_RUNS) for _ in range(rng.randint(1, 8)))
+        elif kind == 1:  # one kind of thing
+            text = "".join(rng.choices(rng.choice(pools), k=rng.randint(1, 14)))
+        elif kind <= 4:
+            text = "".join(some() for _ in range(rng.randint(1, 14)))
+        else:  # a real line with insertions
             line = rng.choice(lines)
             at = rng.randrange(max(1, len(line) - _LINE))
             pieces = list(line[at : at + _LINE])
-            for each in few[:6]:
-                pieces.insert(rng.randrange(len(pieces) + 1), each)
-            few = pieces
-        text = "".join(few)
+            for _ in range(rng.randint(0, 6)):
+                pieces.insert(rng.randrange(len(pieces) + 1), some())
+            text = "".join(pieces)
         yield text[: 4 * _LINE]
 
 
