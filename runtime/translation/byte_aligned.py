@@ -1,4 +1,4 @@
-"""The byte-aligned translator: both tokenizers stay on the same bytes, on ids, by table and repair.
+"""The byte-aligned translator: both tokenizers stay on the same bytes.
 
     committed text   | t1 | t2 | t3 |                 target ids: never changed, never encoded again
     draft's view     |  d1  | d2 | d3               canonical draft ids of the same bytes
@@ -185,9 +185,11 @@ class ByteAlignedTranslator:
         so_far = b"".join(map(self._target.token_bytes.__getitem__, context)).lstrip(_CONTINUATIONS)
         if self._leading_space and len(context) == len(self._text):
             so_far = so_far.removeprefix(b" ")
-        text = data[: max(0, whole_characters(pending + data) - len(pending))]
+        text = data[: max(0, _valid(pending + data) - len(pending))]
         encoder = encoder if self._leading_space else encoder.unspaced
         ids = encoder.encode_after(so_far, text) if text else []
+        if context and not so_far:  # only the artificial space is committed, which a text's ids begin with
+            ids = ids[len(context) :] if ids[: len(context)] == context else []
         return ids, bool(ids) and text == data
 
     def _bytes(self, tokenizer: Tokenizer, token: int) -> bytes:
@@ -227,3 +229,12 @@ class ByteAlignedTranslator:
         low = bisect_right(index, prefix, key=bytes_of)
         high = bisect_left(index, prefix + b"\xff" * 8, low, key=bytes_of)
         return np.array(self._alignment.prefix_index[low:high])
+
+
+def _valid(data: bytes) -> int:
+    """Number of bytes before the first that is not UTF-8."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    return len(data)

@@ -301,3 +301,22 @@ def test_a_draft_that_begins_without_the_artificial_space(
         translator.commit(ids[:committed])
         proposed = translator.translate([draft.vocabulary["<think>"]])
         assert b"".join(map(bundled.token_bytes.__getitem__, proposed)).lstrip() == b"<think>"
+
+
+@pytest.mark.nightly
+def test_a_target_through_text_repeats_no_space_and_skips_no_bytes(world: Callable[[str], World]) -> None:
+    here = world("qwen2.5:t5-small")
+    draft, target, translator = here.draft, here.target, here.translator()
+    space, house = target.vocabulary["▁"], target.encode("house")
+    assert house[0] != space, "a text begins with its space and more in one id"
+    translator.commit([space])
+    for said in ("house", " house", "ża house"):
+        found = translator.translate(draft.encode(said))
+        assert [space, *found] in ([space], target.encode(said.strip())), said
+
+    translator.start()
+    translator.commit(target.encode("This is"))
+    right = draft.encode(" a house")
+    byte = draft.token_bytes.index(b"\xff") if b"\xff" in draft.token_bytes else draft.token_bytes.index(b"\x80")
+    assert translator.translate(right) == target.encode("This is a house")[2:]
+    assert translator.translate([*right, byte, *draft.encode(" is")]) == translator.translate(right)
