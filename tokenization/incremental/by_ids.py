@@ -115,13 +115,15 @@ class IncrementalBPE:
             near = len(ids) - at <= _NEAR and size <= _MUCH
             if near and self._is_sure(ids, at, begin, self._first(ids[at])):
                 return at, True
-        while at > begin and b"\x80" <= self.token_bytes[ids[at]][:1] < b"\xc0":
-            at -= 1
+        for _ in range(_CHARACTER - 1):  # a character may have an id for each byte
+            at -= at > begin and b"\x80" <= self.token_bytes[ids[at]][:1] < b"\xc0"
         return at, near
 
     def _encode(self, data: bytes) -> tuple[int, ...]:
         """The ids of bytes, of which the first and the last may lie inside a character."""
         text = data.decode("utf-8", "surrogateescape")
+        if not _BROKEN.search(text):
+            return tuple(self._text.encode(data))
         ids: list[int] = []
         for broken, group in groupby(self._cut(text), lambda part: bool(_BROKEN.search(part))):
             part = "".join(group).encode("utf-8", "surrogateescape")
@@ -130,7 +132,7 @@ class IncrementalBPE:
 
     def _cut(self, text: str) -> list[str]:
         """Parts of a text whose broken bytes are U+DC80 to U+DCFF; nothing merges from one part to the next."""
-        if not self._symbols or not _BROKEN.search(text):  # such bytes are tokens of their own
+        if not self._symbols:  # such bytes are tokens of their own
             return list(filter(None, _BROKEN.split(text)))
         pairs = enumerate(pairwise(text), 1)
         borders = (at for at, pair in pairs if not _BROKEN.search("".join(pair)) and self._borders.are_sure(*pair))
