@@ -26,7 +26,8 @@ def limits(tokenizer: Tokenizer) -> tuple[str, ...]:
         found.append("keeps no spaces" if keeps_no_spaces else "drops what its pre-tokenizer splits at")
     if tokenizer.writes_space and not tokenizer.leading_space:
         found.append("writes a space before every text")
-    has_bytes = tokenizer.kind == "byte-level BPE" and tokenizer.vocabulary.keys() >= byte_symbols().keys()
+    by_bytes = tokenizer.kind == "byte-level BPE" or tokenizer.has_step("ByteLevel", *_WRITING)
+    has_bytes = by_bytes and tokenizer.vocabulary.keys() >= byte_symbols().keys()
     if len(tokenizer.byte_tokens) < 256 and not has_bytes:
         replaced = "replaces what it cannot spell with an unknown token"
         found.append("leaves out what it has no token for" if tokenizer.unknown is None else replaced)

@@ -85,13 +85,14 @@ def prune_model(
     progress("choosing ids")
     named: set[int] = set()
     renumber([*configs.values(), spec["post_processor"]], named.add)
-    named = {index for index in named if whole.backend.id_to_token(index) is not None}
+    if strangers := sorted(index for index in named if whole.backend.id_to_token(index) is None):
+        progress(f"{model}: ignoring ids in its configuration that have no token: {strangers}")
     counts, coverage = [source.counts for source in sources], [source.coverage for source in sources]
     tokenizer_config = _read_json(model / "tokenizer_config.json")
     about, occurring = _names_in(model, tokenizer_config), np.any(counts, axis=0)
     named |= {index for index, name in placeholders(whole).items() if name in about or occurring[index]}
     characters = frozenset[str]().union(*(source.characters for source in sources))
-    needed = needed_ids(whole, characters, named)
+    needed = needed_ids(whole, characters, named.difference(strangers))
     if unused := [name for index, name in placeholders(whole).items() if index not in needed]:
         progress(f"leaving out {len(unused):,} added tokens that stand for nothing, such as {unused[0]}")
     kept = choose_ids(whole, counts, needed - without_row, ids, coverage)

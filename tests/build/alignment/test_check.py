@@ -30,7 +30,7 @@ from spectool.tokenization.incremental.by_text import TailReencoder
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
-ALWAYS_SURE = SimpleNamespace(are_sure=lambda before, after: True, splits=True)
+ALWAYS_SURE = SimpleNamespace(are_sure=lambda before, after: True)
 TEXT = "Кіт спить. Kot śpi i mruczy.\n\nДругий документ, 2024 O'Neill\n"
 
 
