@@ -9,6 +9,7 @@ from tokenizers import Tokenizer as Backend
 
 from spectool import TokenizerError
 from spectool.tokenization.backend import sections, with_added_tokens
+from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -83,3 +84,4 @@ def test_an_added_token_names_its_id(byte_level: Backend, tmp_path: Path) -> Non
     for names in ({"<own>": size, "another": size}, {"another": size, "<own>": size}):
         tokenizer = _with_names(byte_level, names, tmp_path / "tokenizer.json")
         assert tokenizer.token_bytes[size] == b"<own>" and tokenizer.size == size + 1
+        assert reasons_for_text(tokenizer) == ("its token 'another' decodes as '<own>'",)

@@ -31,7 +31,12 @@ def kinds_of_the_library(section: str) -> set[str]:
 
 
 def test_every_pre_tokenizer_of_the_library_is_known() -> None:
-    assert kinds_of_the_library("pre_tokenizer") == _SPLITS.keys() | {"Sequence"}
+    assert kinds_of_the_library("pre_tokenizer") == _SPLITS.keys() | {"Sequence", "FixedLength"}
+
+
+def test_what_counts_from_the_beginning_of_a_text_is_refused(byte_level: Backend) -> None:
+    with pytest.raises(TokenizerError, match=r"FixedLength counts characters .* Use a tokenizer without this step"):
+        reasons_for_text(made(byte_level, pre_tokenizer=pre_tokenizers.FixedLength(5)))
 
 
 def test_every_decoder_of_the_library_is_known() -> None:
@@ -159,6 +164,8 @@ def test_added_tokens_with_every_option(
         (pre_tokenizers.WhitespaceSplit(), "WhitespaceSplit keeps no spaces"),
         (pre_tokenizers.CharDelimiterSplit(","), "CharDelimiterSplit keeps no delimiters"),
         (pre_tokenizers.UnicodeScripts(), "UnicodeScripts splits by script"),
+        (split(r"\s+", "removed"), "removes what it splits at"),
+        (split(r"\p{L}+| ?[^\p{L}\s]+", "removed", True), "removes what it splits at"),
     ],
 )
 def test_pre_tokenizers_that_go_through_text(step: Any, reason: str, byte_level: Backend) -> None:
@@ -219,3 +226,16 @@ def test_bytes_without_a_symbol_are_left_out(missing: int, byte_level: Backend, 
     encoder = IncrementalBPE(tokenizer)
     assert encoder.encode("kot\x1dą kot".encode()) == tuple(tokenizer.encode("kot\x1dą kot"))
     check_joins(tokenizer, rng, 20)
+
+
+@pytest.mark.parametrize(("name", "special"), [("<unk>", True), ("kot", False)])
+def test_a_special_token_that_decodes_as_something_else_is_in_no_text(
+    sentence_piece: Backend, name: str, special: bool
+) -> None:
+    """OpenLLaMA declares ``<unk>`` as normalized, and the normalizer makes ``▁<unk>`` of it."""
+    backend = Backend(sentence_piece.model)
+    backend.normalizer, backend.decoder = sentence_piece.normalizer, sentence_piece.decoder
+    add = backend.add_special_tokens if special else backend.add_tokens
+    add([AddedToken(name, normalized=True)])
+    tokenizer = made(backend)
+    assert bool(reasons_for_text(tokenizer)) is not special
