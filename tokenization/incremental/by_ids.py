@@ -3,11 +3,12 @@
     [ a][ whole][ city][,][ wh][ose] + [ name]     a run that begins at a sure border (`borders`) is appended
     [ a][ whole][ city][,][ wh] + [oever]          after any other, the tokenizer writes " whoever" again
 
-What it writes is remembered. Only where no sure border is near does the end of the text go through `by_text`.
+What it writes is remembered. Where no sure border is near, it has to confirm a cut: to write the same ids for the end
+of the text alone.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, groupby, pairwise
 
@@ -21,8 +22,12 @@ from spectool.tokenization.token_bytes import Lists, byte_symbols, text_of
 from spectool.tokenization.tokenizer import Tokenizer
 
 _REMEMBERED = 1 << 16  # texts since a sure border, and tokens
+_LONG_REMEMBERED = 32  # texts of `_REACHES` or more
 _NEAR = 32  # tokens that are looked through for a sure border before the end of the text is encoded
 _MUCH = 512  # bytes likewise
+_REACHES = (160, REACH)  # bytes of the end of the text that are encoded then
+_STEP = 16  # ids between two places where a text is cut
+_CUTS = 4  # places in a row at which a text is cut until the tokenizer confirms one
 _CHARACTER = 4  # bytes of the longest character
 _BROKEN = re.compile("([\udc80-\udcff]+)")  # bytes that are part of no character, after decoding
 
@@ -37,13 +42,14 @@ class IncrementalBPE:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.token_bytes = tokenizer.running_bytes
-        self._text, self._borders = TailReencoder(tokenizer, inside=True), Borders(tokenizer)
+        self._backend, self._borders = tokenizer.running_backend, Borders(tokenizer)
         single = np.flatnonzero(np.diff(Lists.of(self.token_bytes).offsets) == 1).tolist()
         self._byte_ids = {self.token_bytes[token][0]: token for token in single}
         by_bytes = tokenizer.has_step("ByteLevel", "pre_tokenizer")
         self._symbols = {byte: symbol for symbol, byte in byte_symbols().items()} if by_bytes else {}
         self._model, self._name = tokenizer.backend.model, tokenizer.name
         self.encode = lru_cache(_REMEMBERED)(self._encode)
+        self._encode_long = lru_cache(_LONG_REMEMBERED)(self._encode)
         self._first = lru_cache(_REMEMBERED)(lambda token: _first_character(self.token_bytes[token]))
         self._last = lru_cache(_REMEMBERED)(lambda token: _last_character(self.token_bytes[token]))
         # The space before every text becomes part of a normalized added token, but is not put before other ones.
@@ -81,19 +87,31 @@ class IncrementalBPE:
             at ``floor``, they are those of the text from there on.
         """
         sure = self._is_sure(ids, len(ids), begin, _first_character(data))
-        start, near = (len(ids), True) if sure else self._start(ids, begin)
-        so_far = self._data(ids[start:])
-        whole = so_far + data
-        if not near and floor <= start and text_of(whole):
-            at, tail = self._text.join(ids, so_far, data, begin)
-            if self._data(tail) == self._data(ids[at:]) + data:
-                return at, tail
+        start = len(ids) if sure else self._last_border(ids, begin)
+        if start is not None:
+            return self._join_from(start, ids[start:], ids, data, floor, begin)
+        for cut in self._cuts(ids, begin):
+            alone = self._remembered(self._data(ids[cut:])) if cut > begin else ids[cut:]
+            change = self._join_from(cut, alone, ids, data, floor, begin)
+            # The last ids have to be confirmed, and what changes has to be among them: further back both may depend on
+            # what was cut off. Text that repeats itself agrees on any few ids.
+            half = (len(alone) + 1) // 2
+            confirmed = list(alone[-half:]) == list(ids[-half:])
+            if cut == begin or (confirmed and 2 * (change[0] - cut) >= len(ids) - cut):
+                break
+        return change
+
+    def _join_from(
+        self, start: int, alone: Sequence[int], ids: Sequence[int], data: bytes, floor: int, begin: int
+    ) -> Change:
+        """As `join`: encode ``data`` with what ``ids[start:]`` spell, for which ``alone`` is written by itself."""
+        whole = self._data(ids[start:]) + data
         if start == begin and floor <= begin and whole[:1] == b" " and whole.startswith(self._after_no_space, 1):
             whole = whole[1:]
-        found = self.encode(whole) if len(whole) < _MUCH else self._encode(whole)
+        found = self._remembered(whole)
         if floor <= start:
-            kept = common_prefix(found, ids[start:])
-            return start + kept, found[kept:]
+            kept = common_prefix(found, alone)
+            return len(ids) - len(alone) + kept, found[kept:]
         fixed = len(self._data(ids[start:floor]))
         ends = self._ends(found)
         return floor, found[ends.index(fixed) :] if fixed in ends else self.encode(whole[fixed:])
@@ -106,33 +124,51 @@ class IncrementalBPE:
         before = self._last(ids[at - 1]) or _last_character(self._data(ids[max(begin, at - _CHARACTER) : at]))
         return bool(before) and self._borders.are_sure(before, after)
 
-    def _start(self, ids: Sequence[int], begin: int) -> tuple[int, bool]:
-        """The last id that a text may begin at, if one is near, or else one at a character `REACH` bytes back."""
-        at, size, near = len(ids), 0, True
-        while at > begin and size < REACH:
-            at -= 1
+    def _last_border(self, ids: Sequence[int], begin: int) -> int | None:
+        """The last id that a text may begin at; None where none is near."""
+        size = 0
+        for at in range(len(ids) - 1, begin, -1):
             size += len(self.token_bytes[ids[at]])
-            near = len(ids) - at <= _NEAR and size <= _MUCH
-            if near and self._is_sure(ids, at, begin, self._first(ids[at])):
-                return at, True
-        for _ in range(_CHARACTER - 1):  # a character may have an id for each byte
-            at -= at > begin and b"\x80" <= self.token_bytes[ids[at]][:1] < b"\xc0"
-        return at, near
+            if len(ids) - at > _NEAR or size > _MUCH:
+                return None
+            if self._is_sure(ids, at, begin, self._first(ids[at])):
+                return at
+        return begin
+
+    def _cuts(self, ids: Sequence[int], begin: int) -> Iterator[int]:
+        """Yield ids that begin with a character, further and further back, up to `REACH` bytes.
+
+        Nearby texts are cut at the same places, so that what is encoded for one is known for the next.
+        """
+        for reach in _REACHES:
+            cut, size = len(ids), 0
+            while cut > begin and size < reach:
+                cut -= 1
+                size += len(self.token_bytes[ids[cut]])
+            cut -= (cut - begin) % _STEP
+            # Inside a long run of digits a cut may fall within a group, and then no later id comes out as it was.
+            for at in range(cut, max(begin, cut - _CUTS + 1) - 1, -1):
+                if at == begin or not b"\x80" <= self.token_bytes[ids[at]][:1] < b"\xc0":
+                    yield at
+
+    def _remembered(self, data: bytes) -> tuple[int, ...]:
+        return (self.encode if len(data) < _REACHES[0] else self._encode_long)(data)
 
     def _encode(self, data: bytes) -> tuple[int, ...]:
         """The ids of bytes, of which the first and the last may lie inside a character."""
         text = data.decode("utf-8", "surrogateescape")
-        if not _BROKEN.search(text):
-            return tuple(self._text.encode(data))
         ids: list[int] = []
-        for broken, group in groupby(self._cut(text), lambda part: bool(_BROKEN.search(part))):
-            part = "".join(group).encode("utf-8", "surrogateescape")
-            ids += self._merge(part) if broken else self._text.encode(part)
-        return tuple(ids)
+        for broken, group in groupby(self._parts(text), lambda part: bool(_BROKEN.search(part))):
+            part = "".join(group)
+            if broken:
+                ids += self._merge(part.encode("utf-8", "surrogateescape"))
+            else:
+                ids += call_backend(self._backend.encode, part, self._name, add_special_tokens=False).ids
+        return tuple(filter(self.token_bytes.__getitem__, ids))
 
-    def _cut(self, text: str) -> list[str]:
+    def _parts(self, text: str) -> list[str]:
         """Parts of a text whose broken bytes are U+DC80 to U+DCFF; nothing merges from one part to the next."""
-        if not self._symbols:  # such bytes are tokens of their own
+        if not self._symbols or not _BROKEN.search(text):  # without symbols, such bytes are tokens of their own
             return list(filter(None, _BROKEN.split(text)))
         pairs = enumerate(pairwise(text), 1)
         borders = (at for at, pair in pairs if not _BROKEN.search("".join(pair)) and self._borders.are_sure(*pair))

@@ -37,20 +37,17 @@ class TailReencoder:
         unspaced: Encodes texts after special tokens, before which some tokenizers put no space.
     """
 
-    def __init__(self, tokenizer: Tokenizer, inside: bool = False, spaced: bool = True) -> None:
+    def __init__(self, tokenizer: Tokenizer, spaced: bool = True) -> None:
         """Prepare for ``tokenizer``; special tokens are not recognized in text.
 
-        With ``inside``, texts stand inside another one: nothing is prepended or normalized. Unless ``spaced``, nothing
-        is prepended.
+        Unless ``spaced``, nothing is prepended to texts.
         """
-        self._token_bytes = tokenizer.running_bytes if inside else tokenizer.token_bytes
-        self._backend = tokenizer.running_backend if inside else tokenizer.plain_backend
+        self._token_bytes, self._backend, self._name = tokenizer.token_bytes, tokenizer.plain_backend, tokenizer.name
         if not spaced:
             self._backend = with_added_tokens(self._backend, sections(self._backend)["added_tokens"])
             self._backend.encode_special_tokens, self._backend.pre_tokenizer = True, tokenizer.text_splits
         only_first = tokenizer.leading_space and not tokenizer.space_after_specials
-        self.unspaced = TailReencoder(tokenizer, spaced=False) if spaced and only_first and not inside else self
-        self._inside, self._name = inside, tokenizer.name
+        self.unspaced = TailReencoder(tokenizer, spaced=False) if spaced and only_first else self
         self._encoded = lru_cache(_REMEMBERED)(self.encode)
 
     def join(self, ids: Sequence[int], so_far: bytes, data: bytes, begin: int = 0) -> Change:
@@ -112,7 +109,7 @@ class TailReencoder:
         """Encode bytes as a text; bytes that are not UTF-8 are left out."""
         text = data.decode("utf-8", "ignore")
         ids: list[int] = call_backend(self._backend.encode, text, self._name, add_special_tokens=False).ids
-        return list(filter(self._token_bytes.__getitem__, ids)) if self._inside else ids
+        return ids
 
 
 def recent(data: bytes) -> bytes:

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from spectool.tests.tokenization.incremental.oracle import QUICK, Reference, counted, joined
-from spectool.tokenization.incremental import by_text
+from spectool.tokenization.incremental import by_ids
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -117,8 +117,8 @@ def test_joined_pieces_are_the_whole_text(
 @pytest.fixture
 def encoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The texts that are encoded."""
-    texts, call = list[str](), by_text.call_backend
-    monkeypatch.setattr(by_text, "call_backend", lambda *given, **how: texts.append(given[1]) or call(*given, **how))
+    texts, call = list[str](), by_ids.call_backend
+    monkeypatch.setattr(by_ids, "call_backend", lambda *given, **how: texts.append(given[1]) or call(*given, **how))
     return texts
 
 
@@ -163,6 +163,7 @@ def test_corpus_pairs_that_split_elsewhere(
         pytest.param("gemma-3", ("<unused5>ं\n",), marks=pytest.mark.slow),
         pytest.param("gemma-3", (", \n\n\n", *"!" * 18), marks=pytest.mark.slow),  # newlines are an added token
         pytest.param("llama-3.2", ("&amp;0", "123ǅ"), marks=pytest.mark.slow),
+        pytest.param("gpt4o-o200k", ("'t" * 56 + "rere", *"re'" * 25), marks=pytest.mark.slow),  # repeats itself
     ],
 )
 def test_what_once_went_wrong(
@@ -224,11 +225,12 @@ def test_long_texts_without_borders(
 
 
 @pytest.mark.parametrize("signs", ["aeioukrtwszl", ".,;:!?-()[]{}/*+=#%&"])
-def test_a_join_far_from_any_border_encodes_little_text(
+def test_a_join_far_from_any_border_encodes_text_once(
     signs: str, encoder: Callable[[str], IncrementalBPE], encoded: list[str]
 ) -> None:
     prepared, rng = encoder("nanochat-pl-ours6-nfkc"), random.Random(3)
     ids: list[int] = []
     for _ in range(600):
         ids = joined(prepared.join(ids, "".join(rng.choices(signs, k=2)).encode()), ids)
-    assert sum(map(len, encoded)) < 120 * 600
+    assert len(encoded) < 1.1 * 600
+    assert sum(map(len, encoded)) < 180 * 600
