@@ -91,15 +91,17 @@ class IncrementalBPE:
         if start is not None:
             return self._join_from(start, ids[start:], ids, data, floor, begin)
         for cut in self._cuts(ids, begin):
-            alone = self._remembered(self._data(ids[cut:])) if cut > begin else ids[cut:]
-            change = self._join_from(cut, alone, ids, data, floor, begin)
-            # The last ids have to be confirmed, and what changes has to be among them: further back both may depend on
-            # what was cut off. Text that repeats itself agrees on any few ids.
-            half = (len(alone) + 1) // 2
-            confirmed = list(alone[-half:]) == list(ids[-half:])
-            if cut == begin or (confirmed and 2 * (change[0] - cut) >= len(ids) - cut):
+            if cut == begin:
                 break
-        return change
+            alone = self._remembered(self._data(ids[cut:]))
+            half = (len(alone) + 1) // 2
+            # Text that repeats itself agrees on any few ids. What changes has to be among those that are confirmed:
+            # further back, both may depend on what was cut off.
+            if list(alone[-half:]) == list(ids[-half:]):
+                change = self._join_from(cut, alone, ids, data, floor, begin)
+                if change[0] >= len(ids) - half:
+                    return change
+        return self._join_from(cut, ids[cut:], ids, data, floor, begin)
 
     def _join_from(
         self, start: int, alone: Sequence[int], ids: Sequence[int], data: bytes, floor: int, begin: int
