@@ -24,10 +24,11 @@ _BELIEVED = (
 )
 """How probable the best first token is once a model was asked: for each level of look-ups, in each quarter of places.
 
-Gemma 3 270M on Polish, answers and people's text (``python benchmarks/draft_models_replay.py beliefs``)."""
+Gemma 3 270M on Polish, answers and people's text (``python benchmarks/draft_models_replay.py beliefs``), as if look-ups
+and model erred independently."""
 _FURTHER = 0.60, 0.67, 0.72, 0.77, 0.77, 0.77, 0.77
 """The same of each token after it, if those before are right."""
-DOUBTED = 0.5  # of the probability of a look-up's first token is left where a model says otherwise
+DOUBTED = 0.5  # of the probability of a look-up's tokens counts where a model has guessed, too
 _CATCHING_UP = 8  # unread tokens that a model reads in the pass of its first draft; more take passes of their own
 
 Draft: TypeAlias = Callable[[Sequence[tuple[DrafterSlot, int]]], Sequence[Proposal]]
@@ -144,7 +145,7 @@ class Models:
             passes = max(0, model.passes - had) or count
             record.count(passes, count)
             guesses[at] = Candidate(guess, record.acceptance.probabilities(guess.stated))
-            options[at] = self._options(guesses[at], texts[at], self.most(model, texts[at].limit))
+            options[at] = self._options(record, guesses[at], texts[at], self.most(model, texts[at].limit))
             most, drawn = max(most, passes), drawn if guess.distribution is None else max(drawn, count)
         drafting = most * record.cost.token * self._share(record, len(models), prospect.together)
         costs = level_rows(prospect.costs, drawn)  # drawn drafts have their rows in any case, which are paid for
@@ -160,7 +161,7 @@ class Models:
         rows_cost = curve.seconds(max(1, rows), 0) / curve.seconds(1, 0)
         return rows_cost * target.seconds(0, 0) / target.seconds(together, 0)
 
-    def _options(self, guess: Candidate, text: Offer, limit: int) -> list[Candidate]:
+    def _options(self, record: Record, guess: Candidate, text: Offer, limit: int) -> list[Candidate]:
         """What a text can propose given a model's guess: this, perhaps continued by a look-up, or a look-up's own."""
         proposal, count = guess.proposal, len(guess.proposal.tokens)
         drawn = proposal.distribution
@@ -172,6 +173,8 @@ class Models:
                 guess = guess._replace(probabilities=_confirmed(guess, found))
             else:
                 found = found._replace(probabilities=[DOUBTED * found.probabilities[0], *found.probabilities[1:]])
+                first, *rest = guess.probabilities
+                guess = guess._replace(probabilities=[*record.against.probabilities([first]), *rest])
         options = [guess] if drawn is not None else [guess, found]
         for each in text.drafters.look_ups if 0 < count < limit else ():
             more = each.extend(proposal.tokens, limit - count)
@@ -183,12 +186,18 @@ class Models:
         return options
 
 
+def is_against(guess: Proposal, drafters: TextDrafters) -> bool:
+    """Whether look-ups have guesses for the first token of a model's, and none of them is the same."""
+    found = [each.proposal.tokens[0] for each in drafters.look_ups if each.proposal.tokens]
+    return bool(guess.tokens and found) and guess.tokens[0] not in found
+
+
 def _confirmed(guess: Candidate, found: Candidate) -> list[float]:
-    """How probable a model's tokens are where a look-up has found the same: wrong only if both are, independently."""
+    """How probable a model's tokens are where a look-up has found the same."""
     probabilities = list(guess.probabilities)
     same = accepted_length(guess.proposal.tokens, found.proposal.tokens)
     for at, other in enumerate(found.probabilities[:same]):
-        probabilities[at] = 1.0 - (1.0 - probabilities[at]) * (1.0 - other)
+        probabilities[at] += DOUBTED * other * (1.0 - probabilities[at])
     return probabilities
 
 

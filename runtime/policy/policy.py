@@ -25,7 +25,7 @@ from spectool.runtime.drafters.drafter import NOTHING, Proposal
 from spectool.runtime.drafters.drafter_slot import DrafterSlot, TextDrafters
 from spectool.runtime.policy.candidate import Candidate, best, cost_of, level_rows
 from spectool.runtime.policy.curve import ASSUMED, FAR_OFF, FREE, Drift, PassCurve
-from spectool.runtime.policy.models import Asked, Draft, Models, Offer, Prospect, draft_in_turn
+from spectool.runtime.policy.models import Asked, Draft, Models, Offer, Prospect, draft_in_turn, is_against
 from spectool.runtime.policy.record import DECAY, LossAccount, Record, Trials
 from spectool.runtime.settings import LONGEST_DRAFT
 
@@ -184,9 +184,11 @@ class Policy:
         if not cycles:
             return
         for at, tokens in cycles:
-            for each in choice.texts[at].slots:
+            text = choice.texts[at]
+            for each in text.slots:
                 if each.proposal.tokens:
-                    self._records[each.name].learn_acceptance(each.proposal, tokens)
+                    against = each.is_model and is_against(each.proposal, text)
+                    self._records[each.name].learn_acceptance(each.proposal, tokens, against=against)
         asked, model = choice.asked.models, _model_of(choice.texts)
         record = None if model is None else self.record(model.name)
         if record is not None and not asked:

@@ -13,13 +13,12 @@ SURPLUS = 32.0  # plain passes won that may be lost again, so that a text which 
 DECAY = 0.98  # weight of what was learnt, from one time to the next: the last 50 count, because texts change
 _UNKNOWN = 4.0, 0.75  # tokens of a model that count as judged at first, and the share of what it says that came true
 _MEASURED = 40.0  # tokens that count as judged at first where that share was measured
+_AGAINST = 10.0  # first guesses of a model against look-ups that count as judged at first, and as right as any others
 _HOPED = 0.04  # tokens that asking a model is hoped to be worth more than expected, so that it is tried
 _SPREAD = 0.04  # tokens by which models and texts differ in what asking is worth more than expected
 _FEW, _VARIANCE = 4.0, 0.2  # asks that are taken to have been seen before, and the variance of what they were worth
 _DOUBT = 6.0  # asks, at least, after which what was learnt counts as much as what was expected
 _TRIAL = 8.0  # plain passes that these asks take at most
-_GAINING = 0.25  # of the rest of a text, in which asking a model is taken to pay as it does now
-_KNOWN = 16.0  # cycles after which what it usually gained counts as much as that
 _FORGIVING = 0.999  # weight of what was learnt of a model, for a cycle in which it is not asked: it is tried again
 _TRYING = 0.0025  # of the time that asking a model may take where nothing is expected of it
 _MOST_SPARE = 4.0  # plain passes of it that are kept at most; reading a prompt is paid from them, too
@@ -69,6 +68,7 @@ class Record:
 
     def __init__(self) -> None:
         self.acceptance = Acceptance(prior=4.0, share=0.9)  # how far its stated probabilities can be believed
+        self.against = Acceptance(_AGAINST, 1.0)  # a model's first guess where look-ups have another one
         self.cost = DraftCost(0.0, 0.0)  # of a model
         self._usual_share = 1.0  # of a model whose guesses are as probable as what is expected of one
         self._tokens_per_pass = 1.0
@@ -105,7 +105,7 @@ class Record:
         variance = (self._squares + _FEW * _VARIANCE) / (self._asks + _FEW) - mean * mean
         doubt = min(max(_DOUBT, variance / _SPREAD**2), _TRIAL / max(1e-9, self.cost_of_token))
         known = self._seen / (self._seen + doubt)
-        return known * self._gained / self._asks + (1.0 - known) * _HOPED
+        return known * mean + (1.0 - known) * _HOPED
 
     def learn(self, gained: float) -> None:
         """Learn that asking a model was worth more by these tokens than was expected."""
@@ -114,9 +114,11 @@ class Record:
         self._asks = DECAY * self._asks + 1.0
         self._seen += 1.0
 
-    def learn_acceptance(self, proposal: Proposal, committed: Sequence[int]) -> None:
-        """Count how many tokens of a proposal were right, and the first wrong one."""
+    def learn_acceptance(self, proposal: Proposal, committed: Sequence[int], *, against: bool = False) -> None:
+        """Count how many tokens of a proposal were right, and the first wrong one; also those ``against`` look-ups."""
         right = accepted_length(proposal.tokens, committed)
+        if against:
+            self.against.learn(self.acceptance.probabilities(proposal.stated[:1]), min(1, right))
         judged = proposal.stated[: min(right + 1, len(committed))]  # what outlasts the cycle was not contradicted
         self.acceptance.learn(judged, right)
 
@@ -136,10 +138,8 @@ class Record:
 
     def usual_gain(self, gain: float) -> float:
         """Tokens of a cycle that asking a model is usually worth more than not to, given what it would ``gain`` now."""
-        gain = max(0.0, gain)
-        self._cycles, self._gains = DECAY * self._cycles + 1.0, DECAY * self._gains + gain
-        known = self._cycles / (self._cycles + _KNOWN)
-        return known * self._gains / self._cycles + (1.0 - known) * _GAINING * gain
+        self._cycles, self._gains = DECAY * self._cycles + 1.0, DECAY * self._gains + max(0.0, gain)
+        return self._gains / self._cycles
 
     def may_try(self, passes: float) -> bool:
         """Whether a model that is not expected to pay may be asked all the same, which takes this many plain passes."""

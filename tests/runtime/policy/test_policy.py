@@ -281,6 +281,24 @@ def test_drawn_drafts_are_worth_what_others_are() -> None:
     assert worths[0] == pytest.approx(worths[1])
 
 
+def test_a_model_is_believed_less_where_look_ups_that_say_otherwise_were_right() -> None:
+    shares = []
+    for right in (4, 5):
+        policy, text = asking(Model([4, 4]), DraftCost(0.01, 0.0), Sure([5, 6], 0.1), honesty=0.9)
+        for _ in range(10):
+            cycle(policy, text, [right], limit=2)
+        shares.append(policy.record("model").against.share)
+    assert shares[0] > 1.0 > 0.8 > shares[1]
+
+
+def test_half_of_what_a_look_up_says_counts_where_a_model_says_the_same() -> None:
+    firsts = []
+    for token in (4, 5):
+        policy, text = asking(Model([4, 4]), DraftCost(0.01, 0.0), Sure([token], 0.1), honesty=0.8)
+        firsts.append(policy.choose([(text, 2)]).proposal.probabilities[0])
+    assert firsts == pytest.approx([0.8 + 0.5 * 0.09 * 0.2, 0.8])
+
+
 def test_look_ups_continue_what_a_model_guesses() -> None:
     policy, text = asking(Model([4, 4]), DraftCost(0.05, 0.0), Sure([], 0.9, [7, 8, 9]))
     assert policy.choose([(text, 4)]).proposal[:2] == ((4, 4, 7, 8), "model+sure")
