@@ -25,6 +25,7 @@ _DTYPES = {"U8": "uint8", "U16": "uint16", "U32": "uint32", "I32": "int32", "I64
 _NAMES = {np.dtype(kind): name for name, kind in _DTYPES.items()}
 _SIZE = 8  # bytes of the size, and what the data is aligned to
 _ZEROS = "0" * 64
+_BLOCK = 16 << 20  # bytes that are hashed between two chances to interrupt
 
 
 @dataclass(frozen=True)
@@ -120,5 +121,6 @@ def _array(entry: Mapping[str, Any], data: NDArray[np.uint8], start: int) -> NDA
 def _digest(header: bytes, content: Iterable[NDArray[np.uint8]]) -> str:
     digest = hashlib.sha256(header)
     for part in content:
-        digest.update(part.data)
+        for begin in range(0, len(part), _BLOCK):
+            digest.update(part[begin : begin + _BLOCK].data)
     return digest.hexdigest()
