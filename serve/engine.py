@@ -17,7 +17,7 @@ import mlx.core as mx
 from spectool.runtime.decoding.generation import open_text
 from spectool.runtime.decoding.loop import Loop
 from spectool.runtime.decoding.text import Text
-from spectool.runtime.groups.rank_0 import make_prompt_cache
+from spectool.runtime.groups.rank_0 import leader_of, make_prompt_cache
 from spectool.runtime.mlx_lm_compat import wired_limit
 from spectool.runtime.policy.costs import new_policy
 from spectool.runtime.policy.policy import Policy
@@ -108,6 +108,8 @@ class Engine:
         refusal = RequestRefused(503, STOPPING if self.failure is None else f"the server has failed: {self.failure}")
         for answer in (*self._writing.values(), *self._waiting):
             answer.deliver(refusal)
+        if (leader := leader_of(self.model.model)) is not None:
+            leader.stop()  # here, because the command may end without the functions that Python calls at the end
 
     def _answer(self) -> None:
         while True:
