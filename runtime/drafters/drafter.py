@@ -138,7 +138,10 @@ class Drafter:
         return Proposal((), self.name)
 
     def fork(self) -> "Drafter":
-        """A drafter like this one for another text at the same time, sharing what is only read; by default a copy."""
+        """A drafter like this one for another text at the same time, which may share what is only read.
+
+        By default a deep copy, so one that holds much has a `fork` of its own.
+        """
         return deepcopy(self)
 
     def draw_with(self, draw: "Draw | None") -> None:
