@@ -12,8 +12,6 @@ from spectool.tokenization.tokenizer import Tokenizer
 Progress = Callable[[str], None]
 """Called at the start of each step with a short description."""
 
-_BATCH_CHARACTERS = 1 << 20  # encoded at once, unless a text is longer: results take some 100 bytes a token
-
 
 def with_progress(corpus: Corpus) -> Iterator[str]:
     """Yield the documents of a corpus under a progress bar; silent if stderr is not a terminal."""
@@ -26,16 +24,10 @@ def with_progress(corpus: Corpus) -> Iterator[str]:
         bar.update(corpus.counts.bytes_read - bar.n)
 
 
-def encoded(tokenizer: Tokenizer, texts: Iterable[str]) -> Iterator[tuple[str, list[int]]]:
-    """Yield each text with its token ids; encodes a batch at a time."""
-    for batch in in_parts(texts, _BATCH_CHARACTERS):
-        yield from zip(batch, tokenizer.encode_batch(batch), strict=True)
-
-
 def encode_text(tokenizer: Tokenizer, texts: Iterable[str], limit: int = 0) -> list[list[int]]:
     """The canonical ids of documents, ``limit`` of all of them, so that the last one may be cut; all for 0."""
     documents, left = list[list[int]](), limit or sys.maxsize
-    for _, ids in encoded(tokenizer, texts):
+    for _, ids in tokenizer.encode_each(texts):
         documents.append(ids[:left])
         left -= len(ids)
         if left <= 0:
@@ -69,17 +61,3 @@ def sample_texts(texts: Iterable[str], most: int, seed: int) -> list[str]:
 
 def quiet(step: str) -> None:
     """A `Progress` that shows nothing, for a stage that is a step of another one."""
-
-
-def in_parts(texts: Iterable[str], most: int) -> Iterator[list[str]]:
-    """Yield texts in their order, in lists of at most ``most`` characters together; a longer text is alone."""
-    part: list[str] = []
-    filled = 0
-    for text in texts:
-        if part and filled + len(text) > most:
-            yield part
-            part, filled = [], 0
-        part.append(text)
-        filled += len(text)
-    if part:
-        yield part

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from spectool import SpectoolError
 from spectool.artifacts.pack import Level
-from spectool.build.corpus_reading import Progress, encoded
+from spectool.build.corpus_reading import Progress
 from spectool.corpora import Corpus
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -107,7 +107,7 @@ def add_up(keys: NDArray[np.int64], counts: NDArray[np.int64], base: int) -> tup
 def _symbols(corpus: Corpus, texts: Iterable[str], tokenizer: Tokenizer) -> NDArray[np.int32]:
     """The symbols of all documents, with a break around each."""
     ids = array("i", [tokenizer.size])
-    for _, found in encoded(tokenizer, texts):
+    for _, found in tokenizer.encode_each(texts):
         ids.extend(found)
         ids.append(tokenizer.size)
         _require_memory(corpus, len(ids))

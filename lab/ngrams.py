@@ -71,7 +71,7 @@ def ngrams(
     """
     from spectool.artifacts.alignment import Alignment
     from spectool.artifacts.default_paths import find_artifact
-    from spectool.build.corpus_reading import encode_text, encoded, with_progress
+    from spectool.build.corpus_reading import encode_text, with_progress
     from spectool.commands.shared.tokenizers import tokenizer_with_notes
     from spectool.corpora import open_corpus
     from spectool.lab.ngram_model import NgramModel, NgramSource
@@ -84,7 +84,7 @@ def ngrams(
     aligned = Alignment(find_artifact(alignment, ".align"))
     translators = {name: make_translator(name, aligned, *sides) for name in strategies}
     say(f"counting {order}-grams of {sides[0].name} on {counted.spec}")
-    texts = (ids for _, ids in encoded(sides[0], with_progress(counted)))
+    texts = (ids for _, ids in sides[0].encode_each(with_progress(counted)))
     model = NgramModel.count(texts, sides[0].size, order)
     documents = encode_text(sides[1], with_progress(replayed), max_tokens or 0)
     # Only the intersection says which draft ids it can translate.

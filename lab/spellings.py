@@ -16,7 +16,7 @@ def spellings(source: Tokenizer, other: Tokenizer) -> list[tuple[int, ...]]:
     backend = other.running_backend if joins else other.backend
     texts = list(map(text_of, source.token_bytes))
     distinct = list(dict.fromkeys(filter(None, texts)))
-    spelled = dict(zip(distinct, map(tuple, encode_many(backend, distinct, other.name)), strict=True))
+    spelled = {text: tuple(ids) for text, ids in encode_many(backend, distinct, other.name)}
     if joins:
         length = list(map(len, other.token_bytes)).__getitem__
         spelled = {text: ids if sum(map(length, ids)) == len(text.encode()) else () for text, ids in spelled.items()}

@@ -5,7 +5,7 @@ milliseconds. Copies share the model, which is most of the memory.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from typing import Any
@@ -15,7 +15,8 @@ import tokenizers
 from spectool import TokenizerError
 
 FIX_TOKENIZER = "Fix tokenizer.json, or use another tokenizer"
-_BATCH = 4096  # texts encoded at once
+_AT_ONCE = 1 << 20  # characters that are encoded together, unless a text is longer: results take some 100 bytes a token
+_A_TEXT = 1 << 8  # characters that each text counts for besides its own
 _STEPS = ("normalizer", "pre_tokenizer", "decoder")
 _CHILDREN = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "decoder": "decoders"}  # of a Sequence
 
@@ -68,12 +69,19 @@ def with_added_tokens(backend: tokenizers.Tokenizer, added: Sequence[Mapping[str
     return tokenizers.Tokenizer.from_str(json.dumps(spec))
 
 
-def encode_many(backend: tokenizers.Tokenizer, texts: Sequence[str], name: str) -> Iterator[list[int]]:
-    """Yield the ids of each text, without template tokens; some thousand texts are encoded at once."""
-    for begin in range(0, len(texts), _BATCH):
-        part = texts[begin : begin + _BATCH]
-        encodings = call_backend(backend.encode_batch_fast, part, name, add_special_tokens=False)
-        yield from (encoding.ids for encoding in encodings)
+def encode_many(backend: tokenizers.Tokenizer, texts: Iterable[str], name: str) -> Iterator[tuple[str, list[int]]]:
+    """Yield each text with its ids, without template tokens; some thousand texts are read and encoded at once."""
+    size = 0
+
+    def batch_of(text: str) -> int:
+        nonlocal size
+        size += len(text) + _A_TEXT
+        return size // _AT_ONCE
+
+    for _, part in groupby(texts, batch_of):
+        batch = list(part)
+        encodings = call_backend(backend.encode_batch_fast, batch, name, add_special_tokens=False)
+        yield from ((text, encoding.ids) for text, encoding in zip(batch, encodings, strict=True))
 
 
 def call_backend(method: Callable[..., Any], text: str | Sequence[str], name: str, **options: Any) -> Any:

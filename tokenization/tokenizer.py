@@ -4,7 +4,7 @@ Ids always come from the `tokenizers` backend that will be used when text is gen
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -273,9 +273,13 @@ class Tokenizer:
         """The ids of a whole text, without BOS, EOS or other template tokens."""
         return list(call_backend(self.backend.encode, text, self.name, add_special_tokens=False).ids)
 
-    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of many texts, encoded at once on all cores."""
-        return list(encode_many(self.backend, texts, self.name))
+    def encode_each(self, texts: Iterable[str]) -> Iterator[tuple[str, list[int]]]:
+        """Yield each of many texts with its ids; a part of them is encoded at a time, on all cores."""
+        return encode_many(self.backend, texts, self.name)
+
+    def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
+        """The ids of many texts."""
+        return [ids for _, ids in self.encode_each(texts)]
 
     def encode_after_space(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of texts in the middle of a sentence, after a space."""

@@ -29,7 +29,7 @@ class Written(NamedTuple):
 
 def written(tokenizer: Tokenizer, texts: Sequence[str]) -> Iterator[Written]:
     """Encode whole texts; special tokens are not recognized in text."""
-    for text, ids in zip(texts, encode_many(tokenizer.plain_backend, texts, tokenizer.name), strict=True):
+    for text, ids in encode_many(tokenizer.plain_backend, texts, tokenizer.name):
         token_bytes = [tokenizer.token_bytes[token] for token in ids]
         joined = b"".join(token_bytes)
         shift = int(tokenizer.leading_space and joined.startswith(b" "))

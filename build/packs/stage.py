@@ -81,8 +81,7 @@ def build_pack(
         parts.append(PieceCounts(pack.pieces, ngrams))
     for corpus in corpora:
         progress(f"splitting {corpus.spec} into pieces")
-        texts = with_progress(corpus)
-        parts.append(count_pieces(texts, options.orders, progress))
+        parts.append(count_pieces(with_progress(corpus), options.orders, progress))
     found = by_frequency(without_rare(add_pieces(parts), options.min_count, options.min_names))
     if not found.pieces:
         raise SpectoolError(

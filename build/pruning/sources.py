@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from spectool import TokenizerError
 from spectool.artifacts.pack import Pack
-from spectool.build.corpus_reading import describe_corpus, encoded, sample_texts, with_progress
+from spectool.build.corpus_reading import describe_corpus, sample_texts, with_progress
 from spectool.build.packs.compiling import spell
 from spectool.build.packs.stage import described
 from spectool.build.pruning.vocabulary import COVERAGE, PACK_COVERAGE
@@ -41,7 +41,7 @@ class Source:
             TokenizerError: They do not; the error names the place.
         """
         tokens = {"before": 0, "after": 0}
-        for (text, ids), (_, old) in zip(encoded(pruned, self.texts), encoded(whole, self.texts), strict=True):
+        for (text, ids), (_, old) in zip(pruned.encode_each(self.texts), whole.encode_each(self.texts), strict=True):
             tokens["before"] += len(old)
             tokens["after"] += len(ids)
             given, expected = pruned.bytes_of(ids), whole.bytes_of(old)
@@ -58,7 +58,7 @@ class Source:
 def counted_text(corpus: Corpus, whole: Tokenizer) -> Source:
     """Documents of a corpus, drawn from all of them."""
     texts = sample_texts(with_progress(corpus), COUNTED, SEED)
-    tokens = (token for _, ids in encoded(whole, texts) for token in ids)
+    tokens = (token for _, ids in whole.encode_each(texts) for token in ids)
     return Source(
         corpus.spec,
         {"corpus": corpus.spec, "characters": sum(map(len, texts))},

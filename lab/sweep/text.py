@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from spectool import CorpusError
 from spectool.artifacts.default_paths import digest
-from spectool.build.corpus_reading import encoded
 from spectool.commands.shared.console import say
 from spectool.corpora import Corpus, open_corpus
 from spectool.lab.dictspec import ORDERS, WordNgrams
@@ -67,7 +66,7 @@ class SweptText:
         """
         documents = self.read(self.open(self.language.replay))
         found, words, tokens = list[list[int]](), 0, 0
-        for text, ids in encoded(tokenizer, documents):
+        for text, ids in tokenizer.encode_each(documents):
             found.append(ids)
             words += len(text.split())
             tokens += len(ids)

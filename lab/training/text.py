@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spectool import CorpusError, TokenizerError
-from spectool.build.corpus_reading import describe_corpus, encoded, with_progress
+from spectool.build.corpus_reading import describe_corpus, with_progress
 from spectool.commands.shared.console import say
 from spectool.corpora import Corpus
 from spectool.lab.training.options import TrainOptions
@@ -140,7 +140,7 @@ def read_training_text(
         training = [text for text in documents if text not in out]
         measured: list[NDArray[np.int32]] = []
         tokens = size = 0
-        for text, ids in filter(itemgetter(1), encoded(tokenizer, kept_out)):
+        for text, ids in filter(itemgetter(1), tokenizer.encode_each(kept_out)):
             if tokens >= options.valid_tokens:
                 break
             measured.append(np.array([delimiters.begin, *ids], dtype=np.int32))
@@ -153,7 +153,7 @@ def read_training_text(
             )
         left = share = round(options.text_tokens * source.weight / weights)
         shuffled = (training[place] for place in rng.permutation(len(training)))
-        for _, ids in filter(itemgetter(1), encoded(tokenizer, shuffled)):
+        for _, ids in filter(itemgetter(1), tokenizer.encode_each(shuffled)):
             if left <= 0:
                 break
             parts.append(np.array([delimiters.begin, *ids, *end], dtype=np.int32)[:left])

@@ -15,7 +15,6 @@ from tokenizers import Tokenizer as Backend
 
 from spectool import SpectoolError
 from spectool.build import corpus_reading, counting
-from spectool.build.corpus_reading import in_parts
 from spectool.build.counting import BREAK
 from spectool.corpora import Corpus, open_corpus
 from spectool.runtime.demo_models import demo_path
@@ -124,11 +123,3 @@ def test_too_much_text_is_refused_with_the_figures(monkeypatch: pytest.MonkeyPat
 def test_half_of_the_memory_may_be_used() -> None:
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert counting.memory_for_counting() in (whole // 2, (2**31 - 1) * 110)
-
-
-@given(st.lists(st.integers(1, 500), min_size=1, max_size=50), st.integers(1, 1000))
-def test_parts_hold_all_documents_in_order(sizes: list[int], largest: int) -> None:
-    texts = [chr(place + ord("a")) * size for place, size in enumerate(sizes)]
-    parts = list(in_parts(texts, largest))
-    assert [text for part in parts for text in part] == texts
-    assert all(len(part) == 1 or sum(map(len, part)) <= largest for part in parts)

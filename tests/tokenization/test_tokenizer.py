@@ -8,6 +8,7 @@ import pytest
 from tokenizers import Tokenizer as Backend
 
 from spectool import TokenizerError
+from spectool.tokenization import backend
 from spectool.tokenization.backend import sections, with_added_tokens
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.opening import open_tokenizer
@@ -24,9 +25,12 @@ def test_words_are_spelled_as_in_a_sentence(name: str, real: Callable[[str], Tok
         assert running[-len(ids) :] == ids, "the ids of the same words inside a text"
 
 
-def test_batches_are_single_texts(byte_level: Backend) -> None:
+def test_batches_are_single_texts(byte_level: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In whichever parts they are encoded."""
     tokenizer = open_tokenizer(byte_level)
-    texts = ["kot", "", " kot kot", "ż\n"]
+    monkeypatch.setattr(backend, "_AT_ONCE", 600)
+    texts = ["kot", "", " kot kot", "kot" * 500, "ż\n"]
+    assert [text for text, _ in tokenizer.encode_each(iter(texts))] == texts
     assert tokenizer.encode_batch(texts) == [tokenizer.encode(text) for text in texts]
     assert tokenizer.encode_after_space(["kot"]) == [[tokenizer.vocabulary["Ġkot"]]]
 
