@@ -11,12 +11,12 @@ and once:
     prefix_index           int32[ids with bytes]   draft ids in the order of their bytes
 
 Lists, one for each id, are the values of all of them in one array, and ``<name>_offsets``, uint32[ids + 1], with the
-place at which each begins and the last one ends. The manifest's statistics hold the report on the pair, and whether
-the ids of each side are joined on ids.
+place at which each begins and the last one ends. The manifest's statistics hold the report on the pair, whether the ids
+of each side are joined on ids, and what the check of each side found.
 """
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spectool import ArtifactError
 from spectool.artifacts.artifact import Artifact
-from spectool.tokenization.token_bytes import Lists
+from spectool.artifacts.manifest import Manifest
+from spectool.tokenization.token_bytes import TokenBytes
 from spectool.tokenization.tokenizer import MOST_IDS, Tokenizer
 
 NONE = -1
 SIDES = (("draft", "target"), ("target", "draft"))
+LOST = 0.01  # share of places that may differ before drafts count as lost
 LONGEST_TOKEN = 4096  # bytes of one token; of known vocabularies the longest has 1,024
 
 
@@ -103,8 +106,10 @@ class Alignment(Artifact):
         self._expect(0 < size < MOST_IDS, f"the {role} tokenizer has {size} ids, expected 1 to {MOST_IDS}")
         counterpart = self._ids(f"{role}_to_{other}", NONE, across, size)
         written = f"{role}_token_bytes"
-        token_bytes = self._lists(written, self._array(written, "uint8"), size)
-        lengths = np.diff(token_bytes.offsets)
+        values, offsets = self._array(written, "uint8"), self._array(f"{written}_offsets", "uint32", size + 1)
+        in_order = offsets[0] == 0 and (offsets[1:] >= offsets[:-1]).all() and offsets[-1] == len(values)
+        self._expect(bool(in_order), "lists out of order", written)
+        lengths = np.diff(offsets)
         longest = int(lengths.argmax())
         problem = f"token {longest} has {lengths[longest]:,} bytes, expected at most {LONGEST_TOKEN:,}"
         self._expect(bool(lengths[longest] <= LONGEST_TOKEN), problem, f"{written}_offsets")
@@ -114,7 +119,7 @@ class Alignment(Artifact):
         figures = self.manifest.statistics.get(role)
         by_ids = figures.get("by_ids") if isinstance(figures, dict) else None
         self._expect(isinstance(by_ids, bool), f"statistics.{role}.by_ids is {by_ids!r}, expected true or false")
-        return Side(counterpart, bool(by_ids), token_bytes, risks)
+        return Side(counterpart, bool(by_ids), TokenBytes(values, offsets), risks)
 
     def _ids(self, name: str, low: int, above: int, size: int | None = None) -> NDArray[np.int32]:
         """An array of ids from ``low`` to below ``above``; ``size`` is its length, None for any."""
@@ -123,21 +128,79 @@ class Alignment(Artifact):
         self._expect(bool(fits), f"ids outside {low} to {above - 1}", name)
         return ids
 
-    def _lists(self, name: str, values: NDArray[Any], size: int) -> Lists:
-        """Lists, one for each of ``size`` ids, that have all values one after the other."""
-        offsets = self._array(f"{name}_offsets", "uint32", size + 1)
-        in_order = offsets[0] == 0 and (offsets[1:] >= offsets[:-1]).all() and offsets[-1] == len(values)
-        self._expect(bool(in_order), "lists out of order", name)
-        return Lists(values, offsets)
 
-
-def alignment_arrays(draft: Side, target: Side, prefix_index: NDArray[np.int32]) -> dict[str, NDArray[Any]]:
-    """The arrays of an alignment."""
-    arrays: dict[str, NDArray[Any]] = {"prefix_index": np.ascontiguousarray(prefix_index, np.int32)}
-    for (role, other), side in zip(SIDES, (draft, target), strict=True):
+def alignment_arrays(sides: Mapping[str, Side]) -> dict[str, NDArray[Any]]:
+    """The arrays of an alignment, by the role of each side."""
+    in_order = sorted((raw, token) for token, raw in enumerate(sides["draft"].token_bytes) if raw)
+    arrays: dict[str, NDArray[Any]] = {"prefix_index": np.array([token for _, token in in_order], np.int32)}
+    for role, other in SIDES:
+        side = sides[role]
         arrays[f"{role}_to_{other}"] = np.ascontiguousarray(side.counterpart, np.int32)
-        together = Lists.of(side.token_bytes)
+        together = TokenBytes.of(side.token_bytes)
         arrays[f"{role}_token_bytes"], arrays[f"{role}_token_bytes_offsets"] = together.values, together.offsets
         arrays[f"{role}_risks"] = np.ascontiguousarray(side.risks, np.float16)
     # Where numbers are mapped, they are aligned.
     return dict(sorted(arrays.items(), key=lambda each: -each[1].itemsize))
+
+
+@dataclass
+class JoinCheck:
+    """Places at which joined ids of one side were compared with its tokenizer's own."""
+
+    places: int = 0
+    different: int = 0
+    example: str = ""  # the first difference, in words; empty where there is none
+
+    @property
+    def share(self) -> float:
+        """Places that differ / places."""
+        return self.different / max(1, self.places)
+
+    def __str__(self) -> str:
+        """What differs, in words."""
+        example = f", for example {self.example}" if self.example else ""
+        return f"{self.different:,} of {self.places:,} places ({self.share:.1%}){example}"
+
+
+def require_checked(path: Path, manifest: Manifest, note: Callable[[str], object] = lambda message: None) -> None:
+    """Refuse an alignment whose joined ids differed from the tokenizers' own at more than a share of `LOST`.
+
+    Smaller differences are passed to ``note``, one sentence each.
+
+    Raises:
+        ArtifactError: One of the two sides differed at more than that share of places.
+    """
+    for side, name, found in checked_sides(manifest):
+        what = "committed text translated to the draft" if side == "draft" else "proposals translated to the target"
+        message = f"{path}: {what} ({name}): ids differ from the tokenizer's own at {found}"
+        if found.share > LOST:
+            raise ArtifactError(
+                f"{message}. Expected at most {LOST:.0%}. The output stays the target's own, but drafts are lost "
+                "there. Use a draft with another tokenizer, or report this one"
+            )
+        if found.different:
+            note(f"{message}. The output stays the target's own; at these places drafts are lost")
+
+
+def checked_sides(manifest: Manifest) -> list[tuple[str, str, JoinCheck]]:
+    """Each side of an alignment: its role, its name and what was found; of the draft the worse of check and sample.
+
+    Raises:
+        ArtifactError: The manifest lacks a figure, or has one that cannot be.
+    """
+    sides, statistics = [], manifest.statistics
+    try:
+        for side, other in SIDES:
+            replayed, recorded = statistics[f"{other}_to_{side}"], statistics[side]["check"]
+            found = JoinCheck(int(recorded["places"]), int(recorded["different"]), str(recorded["example"]))
+            if side == "draft":  # the sample was joined as committed text is
+                sample = JoinCheck(int(replayed["other_tokens"]), int(replayed["different_tokens"]))
+                found = max(found, sample, key=lambda check: check.share)
+            if not 0 <= found.different <= found.places:
+                raise ValueError(f"{found.different} of {found.places} places")
+            sides.append((side, manifest.tokenizers[side]["name"], found))
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise ArtifactError(
+            f"the check in this alignment's manifest lacks a figure or has a wrong one ({error}). Align again"
+        ) from error
+    return sides

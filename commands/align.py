@@ -35,8 +35,7 @@ def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool)
     Example:
         spectool align --draft ./Qwen2.5-1.5B --target ./Bielik-11B
     """
-    from spectool.artifacts.alignment import Alignment
-    from spectool.artifacts.alignment_report import require_checked
+    from spectool.artifacts.alignment import Alignment, require_checked
     from spectool.build.alignment.stage import build_alignment
     from spectool.commands.shared.tokenizers import open_tokenizers
 
@@ -59,8 +58,7 @@ def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool)
 
 def judgement(manifest: Manifest) -> dict[str, Any]:
     """The figures of an alignment that decide about it, and the verdict: ``usable`` is None where nothing tells."""
-    from spectool.artifacts.alignment import SIDES
-    from spectool.artifacts.alignment_report import checked_sides
+    from spectool.artifacts.alignment import SIDES, checked_sides
 
     try:
         s, lost = manifest.statistics, {side: check.share for side, _, check in checked_sides(manifest)}
@@ -74,7 +72,7 @@ def judgement(manifest: Manifest) -> dict[str, Any]:
 
 
 def _verdict(draft: Any, tokens: int, lost: float, limits: list[str]) -> tuple[bool | None, str]:
-    from spectool.artifacts.alignment_report import LOST
+    from spectool.artifacts.alignment import LOST
 
     if lost > LOST:
         return False, "do not use this pair: too many translated tokens differ from the tokenizer's own encoding"

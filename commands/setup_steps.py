@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from spectool import ArtifactError, CorpusError, SpectoolError
-from spectool.artifacts.alignment_report import require_checked
+from spectool.artifacts.alignment import require_checked
 from spectool.artifacts.artifact import open_artifact, read_manifest
 from spectool.artifacts.default_paths import AUTO, default_path, digest, draft_path, place_of, slug
 from spectool.artifacts.manifest import Manifest

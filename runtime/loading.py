@@ -272,8 +272,7 @@ def alignment_for(target: Tokenizer, fits: Callable[[Mapping[str, Any]], bool]) 
 
     Those that failed their check, and those of other versions, are left out.
     """
-    from spectool.artifacts.alignment import Alignment
-    from spectool.artifacts.alignment_report import require_checked
+    from spectool.artifacts.alignment import Alignment, require_checked
 
     for path in reversed(_oldest_first(default_path("").glob("[!.]*.align"))):
         with suppress(ArtifactError, OSError):

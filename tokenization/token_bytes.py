@@ -11,7 +11,6 @@ one space that is not part of it. Decoders that join words, of WordPiece and of 
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
 from operator import methodcaller
 from typing import Any
 
@@ -25,30 +24,27 @@ DECODERS = ("ByteFallback", "ByteLevel", "Fuse", "Metaspace", "Replace", "Sequen
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>\Z")
 
 
-class Lists(Sequence[Any]):
-    """A list for each id, all in one array: bytes of uint8, and tuples of other numbers."""
+class TokenBytes(Sequence[bytes]):
+    """The bytes of each id, all in one array."""
 
-    def __init__(self, values: NDArray[Any], offsets: NDArray[np.uint32]) -> None:
-        """All values, and where those of each id begin, ``[ids + 1]``; nothing is copied."""
+    def __init__(self, values: NDArray[np.uint8], offsets: NDArray[np.uint32]) -> None:
+        """All bytes, and where those of each id begin, ``[ids + 1]``; nothing is copied."""
         self.values, self.offsets = values, offsets
         self._values, self._offsets = values.data, offsets.data
-        self._list: Any = bytes if values.dtype == np.uint8 else tuple
 
     @classmethod
-    def of(cls, lists: Sequence[Any], kind: str = "uint8") -> "Lists":
-        """Lists laid out one after the other, as numbers of a NumPy type."""
-        if isinstance(lists, Lists):
-            return lists
-        offsets = np.append(0, np.cumsum(list(map(len, lists)))).astype(np.uint32)
-        is_bytes = kind == "uint8"
-        values = np.frombuffer(b"".join(lists), kind) if is_bytes else np.fromiter(chain.from_iterable(lists), kind)
-        return cls(values, offsets)
+    def of(cls, token_bytes: Sequence[bytes]) -> "TokenBytes":
+        """The same, laid out one after the other."""
+        if isinstance(token_bytes, TokenBytes):
+            return token_bytes
+        offsets = np.append(0, np.cumsum(list(map(len, token_bytes)))).astype(np.uint32)
+        return cls(np.frombuffer(b"".join(token_bytes), np.uint8), offsets)
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
 
     def __getitem__(self, index: Any) -> Any:
-        return self._list(self._values[self._offsets[index] : self._offsets[index + 1]])
+        return bytes(self._values[self._offsets[index] : self._offsets[index + 1]])
 
 
 def byte_symbols() -> dict[str, int]:

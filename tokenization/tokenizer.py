@@ -16,7 +16,7 @@ from spectool import FingerprintMismatch, TokenizerError, escaped_name
 from spectool.tokenization.backend import call_backend, encode_many, sections, steps_of, with_added_tokens
 from spectool.tokenization.fingerprint import fingerprint_of, short
 from spectool.tokenization.roles import Roles, names_control
-from spectool.tokenization.token_bytes import Lists, decoder_of
+from spectool.tokenization.token_bytes import TokenBytes, decoder_of
 
 MOST_IDS = 1 << 24  # of one tokenizer: lists have a place for each id up to the highest
 
@@ -311,7 +311,7 @@ class Tokenizer:
         token_bytes = list(self.token_bytes)
         for token in made:
             token_bytes[token] = self.shown_bytes_of(token)
-        return Lists.of(token_bytes)
+        return TokenBytes.of(token_bytes)
 
     @cached_property
     def running_added(self) -> Mapping[int, str]:

@@ -14,13 +14,12 @@ import random
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
 
-from spectool.artifacts.alignment_report import JoinCheck
-from spectool.build.alignment.replayed_text import is_whole, pieces, written
+from spectool.artifacts.alignment import JoinCheck
+from spectool.build.alignment.replayed_text import Written, pieces, written
 from spectool.tokenization.incremental.adversarial import adversarial_texts
 from spectool.tokenization.incremental.by_ids import IncrementalEncoder
-from spectool.tokenization.incremental.by_text import TailReencoder
+from spectool.tokenization.incremental.by_text import TailReencoder, whole_characters
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.incremental.translated_text import TranslatedText
 from spectool.tokenization.tokenizer import Tokenizer
@@ -38,15 +37,6 @@ def hard_texts(draft: Tokenizer, target: Tokenizer, seed: int, lines: Sequence[s
     return [text[:_LONGEST] for texts in (lines, *made) for text in islice(texts, _TEXTS)]
 
 
-class _Text(NamedTuple):
-    """A text: its bytes, the byte at which each id of the source ends, and ids and ends of the other tokenizer."""
-
-    data: bytes
-    ends: list[int]
-    other_ids: list[int]
-    other_ends: list[int] | None
-
-
 def check_joins(
     role: str, source: Tokenizer, other: Tokenizer, encoder: IncrementalEncoder, texts: Sequence[str]
 ) -> JoinCheck:
@@ -60,21 +50,20 @@ def check_joins(
         texts: Short ones, because each of their prefixes is encoded.
     """
     found, both = JoinCheck(), zip(texts, written(source, texts), written(other, texts), strict=True)
-    kept = [_Text(text.encode(), ends, *theirs) for text, (ids, ends), theirs in both if ids and ends is not None]
-    prefixes = [
-        data.decode() for data in dict.fromkeys(text.data[:end] for text in kept for end in text.ends) if is_whole(data)
-    ]
+    kept = [(text.encode(), ends, theirs) for text, (ids, ends), theirs in both if ids and ends is not None]
+    beginnings = dict.fromkeys(data[:end] for data, ends, _ in kept for end in ends)
+    prefixes = [data.decode() for data in beginnings if whole_characters(data) == len(data)]
     expected = {
         prefix.encode(): ids
         for prefix, (ids, ends) in zip(prefixes, written(other, prefixes), strict=True)
         if ends is not None
     }
-    for text in kept:
+    for data, ends, theirs in kept:
         try:
             if role == "draft":
-                places = _committed(text, expected, TranslatedText(encoder, other.leading_space))
+                places = _committed(data, ends, expected, TranslatedText(encoder, other.leading_space))
             else:
-                places = _proposed(text, expected, encoder)
+                places = _proposed(data, ends, theirs, expected, encoder)
             for joined, right in places:
                 found.places += 1
                 if list(joined) != list(right):
@@ -83,27 +72,31 @@ def check_joins(
         except Exception as error:  # any of them means that the side does not work
             found.places += 1
             found.different += 1
-            found.example = found.example or f"{text.data.decode()!r}: {type(error).__name__}: {error}"
+            found.example = found.example or f"{data.decode()!r}: {type(error).__name__}: {error}"
     return found
 
 
-def _committed(text: _Text, expected: Mapping[bytes, list[int]], joined: TranslatedText) -> _Places:
+def _committed(
+    data: bytes, ends: Sequence[int], expected: Mapping[bytes, list[int]], joined: TranslatedText
+) -> _Places:
     """Yield the ids after each token of a text, joined and expected."""
-    for end, piece in pieces(text.data, text.ends):
+    for end, piece in pieces(data, ends):
         joined.append(piece)
         # Of nothing but an artificial space there is no text to encode.
-        if end and (right := expected.get(text.data[:end])) is not None:
+        if end and (right := expected.get(data[:end])) is not None:
             yield joined.ids, right
 
 
-def _proposed(text: _Text, expected: Mapping[bytes, list[int]], encoder: IncrementalEncoder) -> _Places:
+def _proposed(
+    data: bytes, ends: Sequence[int], other: Written, expected: Mapping[bytes, list[int]], encoder: IncrementalEncoder
+) -> _Places:
     """Yield what a draft says after each of the other's ids, joined and expected, where the earlier ids stay."""
-    data, ends, committed, places = text
+    committed, places = other
     for count, start in enumerate(places[:-1] if places else (), 1):
         first = bisect_right(ends, start)
         end = ends[min(first + _DRAFTED, len(ends)) - 1]
         right = expected.get(data[:end], [])
-        if not start or not right or right[:count] != committed[:count] or not is_whole(data[:start]):
+        if not start or not right or right[:count] != committed[:count] or whole_characters(data[:start]) < start:
             continue
         if isinstance(encoder, TailReencoder):
             yield encoder.encode_after(data[:start], data[start:end]), right[count:]

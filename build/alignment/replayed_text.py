@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from spectool.tokenization.backend import encode_many
 from spectool.tokenization.incremental.by_ids import IncrementalEncoder
+from spectool.tokenization.incremental.by_text import whole_characters
 from spectool.tokenization.incremental.translated_text import TranslatedText
-from spectool.tokenization.token_bytes import text_of
 from spectool.tokenization.tokenizer import Tokenizer
 
 PRIOR = 5  # occurrences that the share of all tokens counts for in the risk of one
@@ -59,7 +59,7 @@ def pieces(data: bytes, ends: Sequence[int]) -> Iterator[tuple[int, bytes]]:
     """
     done = 0
     for end in ends:
-        if is_whole(data[done:end]):
+        if whole_characters(data[done:end]) == end - done:
             yield end, data[done:end]
             done = end
 
@@ -117,8 +117,3 @@ def absorption_risks(last: NDArray[np.int64], replaced: NDArray[np.int64]) -> ND
     share_of_all = replaced.sum() / max(1, last.sum())
     risks = (replaced + PRIOR * share_of_all) / (last + PRIOR)
     return np.where(last > 0, risks, np.nan).astype(np.float16)
-
-
-def is_whole(data: bytes) -> bool:
-    """Whether bytes are whole characters."""
-    return not data or bool(text_of(data))

@@ -61,19 +61,13 @@ def build_alignment(
     progress("replaying a sample")
     report, risks = _replay(both, by_ids, texts)
     progress("writing")
-    prefixes = sorted((raw, token) for token, raw in enumerate(draft.token_bytes) if raw)
-    draft_side, target_side = (
-        Side(
-            counterpart=intersect(both[side], both[other]),
-            by_ids=by_ids[side],
-            token_bytes=both[side].token_bytes,
-            risks=risks[side],
-        )
+    sides = {
+        side: Side(intersect(both[side], both[other]), by_ids[side], both[side].token_bytes, risks[side])
         for side, other in SIDES
-    )
+    }
     return Alignment.write(
         out,
-        alignment_arrays(draft_side, target_side, np.array([token for _, token in prefixes], np.int32)),
+        alignment_arrays(sides),
         arguments={"sample": sample, "seed": SEED},
         tokenizers={side: tokenizer.identity for side, tokenizer in both.items()},
         inputs=describe_corpus(corpus),

@@ -21,7 +21,6 @@ from spectool.runtime.sampling.verification import Draw
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import whole_characters
-from spectool.tokenization.token_bytes import Lists
 
 _DECAY = 0.99  # weight of what was learnt, from cycle to cycle, because texts change
 _PRIOR = 4.0  # proposals that the expectation counts for
@@ -33,9 +32,8 @@ class DrawingTranslator(ByteAlignedTranslator):
     def __init__(self, *sides: Any) -> None:
         """As `ByteAlignedTranslator`."""
         super().__init__(*sides)
-        spelled, token_bytes = Lists.of(spellings(self._draft, self._target), "int32"), self._draft.token_bytes
-        assert isinstance(token_bytes, Lists)
-        self._table = spelling_table(spelled, self._alignment.draft.counterpart, token_bytes)
+        spelled = spellings(self._draft, self._target)
+        self._table = spelling_table(spelled, self._alignment.draft.counterpart, self._draft.token_bytes)
         self._spelled: dict[tuple[int, bytes, bytes], tuple[tuple[int, ...], bytes]] = {}
 
     def token_rows(self) -> TokenRows | None:

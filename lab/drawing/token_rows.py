@@ -9,6 +9,7 @@ before anything is drawn.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 from spectool.artifacts.alignment import NONE
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
 from spectool.tokenization.incremental.by_text import whole_characters
-from spectool.tokenization.token_bytes import Lists
 
 END, UNKNOWN = -1, -2
 LONGEST_SPELLING = 8  # target ids of a row
@@ -26,7 +26,7 @@ _Mask = NDArray[np.bool_]
 _Rows = tuple[_Ids, dict[int, bytes]]  # rows, and by index the bytes of a character that a token begins after its row
 
 
-def spelling_table(spellings: Lists, counterparts: _Ids, token_bytes: Lists) -> _Ids:
+def spelling_table(spellings: Sequence[Sequence[int]], counterparts: _Ids, token_bytes: Sequence[bytes]) -> _Ids:
     """The row of each draft token inside a text, int32 [draft ids, LONGEST_SPELLING + 1].
 
     A special token says its counterpart, and nothing follows. Parts of characters have no row: it begins with
@@ -37,14 +37,15 @@ def spelling_table(spellings: Lists, counterparts: _Ids, token_bytes: Lists) -> 
         counterparts: Target id with the same bytes or the same role, -1 where none; int32 [draft ids].
         token_bytes: Bytes of each draft token; none of special ones.
     """
-    lengths = np.diff(spellings.offsets)
+    lengths = np.array(list(map(len, spellings)))
+    ids, begin = np.fromiter(chain.from_iterable(spellings), np.int32), np.cumsum(lengths) - lengths
     rows = np.full((len(lengths), LONGEST_SPELLING + 1), END, np.int32)
     for column in range(LONGEST_SPELLING):
         longer = np.flatnonzero(lengths > column)
-        rows[longer, column] = spellings.values[spellings.offsets[longer] + column]
+        rows[longer, column] = ids[begin[longer] + column]
     rows[lengths > LONGEST_SPELLING, LONGEST_SPELLING] = UNKNOWN
     rows[lengths == 0, 0] = UNKNOWN
-    special = np.diff(token_bytes.offsets) == 0
+    special = np.array([not raw for raw in token_bytes])
     rows[special, 0] = np.where(counterparts[special] == NONE, UNKNOWN, counterparts[special])
     rows[special, 1] = UNKNOWN
     return rows

@@ -36,13 +36,12 @@ def write(
     roles: tuple[str, ...] = ("draft", "target"),
     by_ids: tuple[Any, Any] = (True, False),
     fingerprints: dict[str, str] | None = None,
-    prefixes: Any = PREFIXES,
 ) -> Path:
     known = fingerprints or {role: role[0] * 64 for role in roles}
     sizes = dict(zip(SIZES, (len(side.counterpart) for side in sides), strict=True))
     Alignment.write(
         path,
-        alignment_arrays(*sides, prefixes),
+        alignment_arrays(dict(zip(SIZES, sides, strict=True))),
         arguments={},
         tokenizers={role: {"name": role, "fingerprint": known[role], "size": sizes[role]} for role in roles},
         inputs={},

@@ -13,7 +13,7 @@ from spectool.tokenization.roles import Roles
 from spectool.tokenization.tokenizer import Tokenizer
 
 from .parts import Parts, edit
-from .small_alignment import ARRAYS, BACK, DRAFT, FORTH, PREFIXES, TARGET, ints, made, write
+from .small_alignment import ARRAYS, BACK, DRAFT, FORTH, PREFIXES, TARGET, made, write
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def pair(tmp_path: Path, byte_level: Backend, sentence_piece: Backend) -> tuple[
 
 def write_pair(path: Path, draft: Tokenizer, target: Tokenizer, fingerprints: dict[str, str]) -> Path:
     sides = side_of(draft), side_of(target)
-    return write(path, sides, by_ids=(False, False), fingerprints=fingerprints, prefixes=ints([]))
+    return write(path, sides, by_ids=(False, False), fingerprints=fingerprints)
 
 
 def fingerprints_of(draft: Tokenizer, target: Tokenizer) -> dict[str, str]:

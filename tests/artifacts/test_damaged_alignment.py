@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from spectool import ArtifactError
-from spectool.artifacts.alignment import Alignment
-from spectool.artifacts.alignment_report import require_checked
+from spectool.artifacts.alignment import Alignment, require_checked
 
 from .parts import edit
 from .small_alignment import ARRAYS, made, rewrite

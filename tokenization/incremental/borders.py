@@ -18,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 
 from spectool.tokenization.backend import call_backend
-from spectool.tokenization.token_bytes import Lists
+from spectool.tokenization.token_bytes import TokenBytes
 from spectool.tokenization.tokenizer import Tokenizer
 
 _BEFORE = ("", "a", "A", "1", ".", "..", " .", "\U0001f600", "'", " ", "  ", "\n")
@@ -41,7 +41,7 @@ class Borders:
             step["type"] == "ByteLevel" and step["use_regex"] for step in steps
         )
         self._whole = frozenset(pair for text in whole for pair in pairwise(text))
-        text = Lists.of(tokenizer.running_bytes)
+        text = TokenBytes.of(tokenizer.running_bytes)
         inside = np.ones(len(text.values), np.bool_)
         inside[text.offsets[text.offsets < len(text.values)]] = False  # a token's first byte follows none of its own
         neighbours = (text.values[:-1].astype(np.int32) << 8 | text.values[1:])[inside[1:]]

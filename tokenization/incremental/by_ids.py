@@ -18,7 +18,7 @@ from spectool.tokenization.backend import call_backend
 from spectool.tokenization.incremental.borders import Borders
 from spectool.tokenization.incremental.by_text import REACH, Change, TailReencoder
 from spectool.tokenization.incremental.common_prefix import common_prefix
-from spectool.tokenization.token_bytes import Lists, byte_symbols, text_of
+from spectool.tokenization.token_bytes import TokenBytes, byte_symbols, text_of
 from spectool.tokenization.tokenizer import Tokenizer
 
 _REMEMBERED = 1 << 16  # texts since a sure border, and tokens
@@ -43,7 +43,7 @@ class IncrementalBPE:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.token_bytes = tokenizer.running_bytes
         self._backend, self._borders = tokenizer.running_backend, Borders(tokenizer)
-        single = np.flatnonzero(np.diff(Lists.of(self.token_bytes).offsets) == 1).tolist()
+        single = np.flatnonzero(np.diff(TokenBytes.of(self.token_bytes).offsets) == 1).tolist()
         self._byte_ids = {self.token_bytes[token][0]: token for token in single}
         by_bytes = tokenizer.has_step("ByteLevel", "pre_tokenizer")
         self._symbols = {byte: symbol for symbol, byte in byte_symbols().items()} if by_bytes else {}

@@ -11,8 +11,7 @@ from click.testing import CliRunner, Result
 from tokenizers import Tokenizer as Backend
 
 from spectool import ArtifactError
-from spectool.artifacts.alignment import Alignment
-from spectool.artifacts.alignment_report import require_checked
+from spectool.artifacts.alignment import Alignment, require_checked
 from spectool.artifacts.artifact import open_artifact
 from spectool.build.alignment import check
 from spectool.build.alignment.check import check_joins, hard_texts

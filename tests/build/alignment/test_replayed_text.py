@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spectool.build.alignment.replayed_text import absorption_risks, is_whole, replay_text, written
+from spectool.build.alignment.replayed_text import absorption_risks, replay_text, written
 from spectool.corpora import open_corpus
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
-from spectool.tokenization.incremental.by_text import TailReencoder
+from spectool.tokenization.incremental.by_text import TailReencoder, whole_characters
 from spectool.tokenization.tokenizer import Tokenizer
 
 
@@ -63,7 +63,7 @@ def test_absorption_equals_a_count_on_whole_texts(
     for text in texts:
         data, end = text.encode(), 0
         ends = [end := end + len(other_bundled.token_bytes[token]) for token in other_bundled.encode(text)]
-        whole = [data[:end].decode() for end in ends if is_whole(data[:end])]
+        whole = [data[:end].decode() for end in ends if whole_characters(data[:end]) == end]
         for before, after in pairwise(map(bundled.encode, whole)):
             last[before[-1]] += 1
             end = sum(len(bundled.token_bytes[token]) for token in before)

@@ -17,7 +17,6 @@ from spectool.runtime.sampling.samplers import Sampling
 from spectool.tests.lab.drawing.drawing_twin import DrawingTwin
 from spectool.tests.lab.drawing.drawn import LENGTH, first, following
 from spectool.tests.lab.drawing.toy_pairs import PAIRS
-from spectool.tokenization.token_bytes import Lists
 
 
 @pytest.mark.parametrize("name", first(PAIRS, "byte-level to SentencePiece", "byte fallback", slow="head filter"))
@@ -64,11 +63,9 @@ def test_a_spelling_longer_than_a_row_has_no_end(count: int) -> None:
 
 def test_the_table_has_what_is_written_token_by_token() -> None:
     rng = np.random.default_rng(seed := 53)
-    lengths = rng.integers(LONGEST_SPELLING + 4, size=2000)
-    values = rng.integers(1000, size=lengths.sum()).astype(np.int32)
-    inside = Lists(values, np.append(0, np.cumsum(lengths)).astype(np.int32))
+    inside = [rng.integers(1000, size=length).tolist() for length in rng.integers(LONGEST_SPELLING + 4, size=2000)]
     counterparts = rng.integers(NONE, 1000, size=2000).astype(np.int32)
-    token_bytes = Lists.of([bytes(size) for size in rng.integers(3, size=2000)])
+    token_bytes = [bytes(size) for size in rng.integers(3, size=2000)]
     rows = spelling_table(inside, counterparts, token_bytes)
     for token, (ids, raw) in enumerate(zip(inside, token_bytes, strict=True)):
         row = [*ids, *(END,) * (LONGEST_SPELLING + 1)][: LONGEST_SPELLING + 1]
