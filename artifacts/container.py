@@ -87,27 +87,30 @@ def open_container(path: Path) -> Container:
             if size > MOST_HEADER or file.read(1) != b"{":
                 raise ArtifactError(f"{path}: is no artifact of spectool. `spectool --help` says what writes artifacts")
             data = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
-        header, start = read_header(path)
-        texts = header.pop("__metadata__", None) or {}
-        arrays = {name: _array(entry, data, start) for name, entry in header.items()}
+        entries, texts, start = read_header(path)
+        arrays = {name: _array(entry, data, start) for name, entry in entries.items()}
         if len(texts.get("sha256", "")) != len(_ZEROS) or "manifest" not in texts:
             raise ValueError("no manifest or SHA-256 in its header")
         return Container(path, texts["manifest"], texts["sha256"], arrays, data, start)
     except FileNotFoundError as error:
         raise ArtifactError(f"{path}: no such file. `spectool --help` says what writes artifacts") from error
-    except (SafetensorError, ValueError) as error:
-        raise ArtifactError(f"{path}: damaged ({str(error)[:200]}). Copy or build it again") from error
+    except ValueError as error:
+        raise ArtifactError(f"{path}: damaged ({error}). Copy or build it again") from error
 
 
-def read_header(path: Path) -> tuple[dict[str, Any], int]:
-    """The header of any safetensors file, and where the data begins.
+def read_header(path: Path) -> tuple[dict[str, Any], dict[str, str], int]:
+    """The header of any safetensors file: its entries by tensor, and its texts; and where the data begins.
 
     Raises:
-        SafetensorError: The library finds that types, sizes, offsets or text are wrong.
+        ArtifactError: The library finds that types, sizes, offsets or text are wrong.
     """
-    with safe_open(path, "np"), path.open("rb") as file:
-        size = int.from_bytes(file.read(_SIZE), "little")
-        return json.loads(file.read(size)), _SIZE + size
+    try:
+        with safe_open(path, "np"), path.open("rb") as file:
+            size = int.from_bytes(file.read(_SIZE), "little")
+            entries = json.loads(file.read(size))
+    except SafetensorError as error:
+        raise ArtifactError(f"{path}: damaged ({str(error)[:200]}). Copy, download or build it again") from error
+    return entries, entries.pop("__metadata__", None) or {}, _SIZE + size
 
 
 def _array(entry: Mapping[str, Any], data: NDArray[np.uint8], start: int) -> NDArray[Any]:

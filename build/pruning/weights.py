@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from safetensors import SafetensorError
 
 from spectool import ArtifactError
 from spectool.artifacts.container import read_header
@@ -22,26 +21,17 @@ _PARTS = ("weight", "scales", "biases", "bias")
 _FEWEST = 256  # ids of a vocabulary that spells every byte
 
 
-class Tensor(NamedTuple):
-    """Where a tensor is in its file."""
-
-    dtype: str
-    shape: list[int]
-    begin: int  # bytes from the beginning of the file
-    size: int  # bytes
-
-
 class Weights(NamedTuple):
     """The weight files of a model, and what of them has a row for every id."""
 
-    files: dict[Path, tuple[dict[str, Tensor], dict[str, Any]]]  # tensors by name, and the metadata of the header
+    files: dict[Path, tuple[dict[str, Any], dict[str, str], int]]  # what `read_header` says of each
     by_id: frozenset[str]  # names of tensors with a row for every id
     rows: int  # their rows
 
     def size_with(self, rows: int) -> int:
         """Bytes of all tensors if those with a row for every id had this many."""
-        tensors = [item for found, _ in self.files.values() for item in found.items()]
-        return sum(t.size // self.rows * rows if name in self.by_id else t.size for name, t in tensors)
+        sizes = [(name, _bytes(entry)) for entries, *_ in self.files.values() for name, entry in entries.items()]
+        return sum(size // self.rows * rows if name in self.by_id else size for name, size in sizes)
 
 
 def open_weights(directory: Path, config: Mapping[str, Any], ids: int) -> Weights:
@@ -53,28 +43,28 @@ def open_weights(directory: Path, config: Mapping[str, Any], ids: int) -> Weight
         ArtifactError: There are no safetensors files, one is damaged, or it is not clear whether a tensor, which is
             named, has a row for every id.
     """
-    files = {path: _read_header(path) for path in sorted(directory.glob("model*.safetensors"))}
-    tensors = {name: (path, tensor) for path, (found, _) in files.items() for name, tensor in found.items()}
-    if not tensors:
+    files = {path: read_header(path) for path in sorted(directory.glob("model*.safetensors"))}
+    shapes = {name: entry["shape"] for entries, *_ in files.values() for name, entry in entries.items()}
+    paths = {name: path for path, (entries, *_) in files.items() for name in entries}
+    if not shapes:
         raise ArtifactError(
             f"{directory}: expected model*.safetensors with weights, found none. Give the directory of a model in MLX "
             "format; convert others with `mlx_lm.convert`"
         )
-    certain = {name for name in tensors if _owner(name) in ("embed_tokens", "lm_head")}
-    sizes = {*_sizes(config)} or {size for name in certain for size in tensors[name][1].shape[:1]}
-    by_id = certain | {name for name, (_, tensor) in tensors.items() if sizes.intersection(tensor.shape[:1])}
+    certain = {name for name in shapes if _owner(name) in ("embed_tokens", "lm_head")}
+    sizes = {*_sizes(config)} or {size for name in certain for size in shapes[name][:1]}
+    by_id = certain | {name for name, shape in shapes.items() if sizes.intersection(shape[:1])}
     for name in sorted(by_id):
-        path, tensor = tensors[name]
         known = _owner(name) in (*_EMBEDDINGS, *_HEADS) and name.rpartition(".")[2] in _PARTS
-        if not known or sizes.isdisjoint(tensor.shape[:1]):
+        if not known or sizes.isdisjoint(shapes[name][:1]):
             raise ArtifactError(
-                f"{path}: expected the embedding and output matrices ({', '.join((*_EMBEDDINGS, *_HEADS))}), and no "
-                f"other tensor, to have {' or '.join(map(str, sorted(sizes)))} rows, one for each id, got {name!r} "
-                f"of shape {tensor.shape}. Use the original draft model"
+                f"{paths[name]}: expected the embedding and output matrices ({', '.join((*_EMBEDDINGS, *_HEADS))}), "
+                f"and no other tensor, to have {' or '.join(map(str, sorted(sizes)))} rows, one for each id, got "
+                f"{name!r} of shape {shapes[name]}. Use the original draft model"
             )
-    rows = {tensors[name][1].shape[0] for name in by_id}
+    rows = {shapes[name][0] for name in by_id}
     if len(rows) != 1 or min(rows) < ids or not any(_owner(name) in _EMBEDDINGS for name in by_id):
-        found = ", ".join(f"{name} {tensors[name][1].shape}" for name in sorted(by_id)) or "none"
+        found = ", ".join(f"{name} {shapes[name]}" for name in sorted(by_id)) or "none"
         raise ArtifactError(
             f"{directory}: expected an embedding with a row for each of the tokenizer's {ids:,} ids, and an output "
             f"matrix of the same rows or none, found: {found}. Use the original draft model"
@@ -99,44 +89,35 @@ def write_weights(weights: Weights, kept: Sequence[int], out: Path, copied: Call
     ``copied`` is called with the bytes of each tensor of the whole model that is done.
     """
     places: dict[str, str] = {}
-    for path, (tensors, metadata) in weights.files.items():
+    for path, (entries, metadata, start) in weights.files.items():
         header: dict[str, Any] = {"__metadata__": metadata} if metadata else {}
         end = 0
-        for name, tensor in tensors.items():
-            shape, size = tensor.shape, tensor.size
+        for name, entry in entries.items():
+            shape, size = entry["shape"], _bytes(entry)
             if name in weights.by_id:
                 shape, size = [len(kept), *shape[1:]], size // weights.rows * len(kept)
-            header[name] = {"dtype": tensor.dtype, "shape": shape, "data_offsets": [end, end + size]}
+            header[name] = {"dtype": entry["dtype"], "shape": shape, "data_offsets": [end, end + size]}
             end += size
         text = json.dumps(header).encode()
         text += b" " * (-len(text) % 8)
         with (out / path.name).open("wb") as file:
             file.write(len(text).to_bytes(8, "little") + text)
-            for name, tensor in tensors.items():
-                if tensor.size:
-                    data = np.memmap(path, np.uint8, "r", tensor.begin, (tensor.size,))
+            for name, entry in entries.items():
+                if size := _bytes(entry):
+                    data = np.memmap(path, np.uint8, "r", start + entry["data_offsets"][0], (size,))
                     file.write(data.reshape(weights.rows, -1)[kept].data if name in weights.by_id else data.data)
-                copied(tensor.size)
-        places |= dict.fromkeys(tensors, path.name)
+                copied(size)
+        places |= dict.fromkeys(entries, path.name)
     if len(weights.files) > 1:
         size = weights.size_with(len(kept))
         index = {"metadata": {"total_size": size}, "weight_map": dict(sorted(places.items()))}
         (out / _INDEX).write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
 
 
-def _read_header(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    try:
-        header, start = read_header(path)
-    except SafetensorError as error:
-        raise ArtifactError(
-            f"{path}: not a complete safetensors file ({error}). Download or convert it again"
-        ) from error
-    metadata = header.pop("__metadata__", None) or {}
-    tensors = {}
-    for name, entry in header.items():
-        begin, end = entry["data_offsets"]
-        tensors[name] = Tensor(entry["dtype"], entry["shape"], start + begin, end - begin)
-    return tensors, metadata
+def _bytes(entry: Mapping[str, Any]) -> int:
+    """The size of a tensor."""
+    begin, end = entry["data_offsets"]
+    return int(end - begin)
 
 
 def _owner(tensor: str) -> str:
