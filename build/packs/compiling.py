@@ -7,7 +7,7 @@ not at all. Windows grow by a token, so each is a row of a shorter one and the t
 
 from array import array
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,21 +61,11 @@ def _most_frequent_before(pack: Pack) -> list[str]:
     return before
 
 
-class _Places(NamedTuple):
-    """Where windows end: a token in the last piece of an n-gram, ``[places]`` each."""
-
-    window: Numbers  # the place where the window without its last token ends, -1 for nowhere
-    length: NDArray[np.int8]
-    symbol: NDArray[np.int32]
-    count: Numbers  # type: ignore[assignment]
-
-
 def compile_pack(pack: Pack, tokenizer: Tokenizer, longest: int) -> Counts:
     """The windows of 1 to ``longest`` tokens that a pack knows."""
     symbols, spelled = spell(pack, tokenizer)
     end = np.cumsum(spelled)  # of each piece in ``symbols``
-    found = [_Places(*(np.zeros(0, kind) for kind in ("int64", "int8", "int32", "int64")))]
-    total = 0
+    found, total = [tuple(np.zeros(0, kind) for kind in ("int64", "int8", "int32", "int64"))], 0
     # A window begins with every token of every piece: the row of its n-gram, its next token, where it ends so far.
     row = np.repeat(np.arange(len(pack.pieces)), spelled)
     token, window, length = np.arange(len(row)), np.full(len(row), -1), np.zeros(len(row), np.int64)
@@ -96,22 +86,25 @@ def compile_pack(pack: Pack, tokenizer: Tokenizer, longest: int) -> Counts:
             _require_memory(pack, total + len(going))
             length[going] += 1
             symbol = symbols[token[going] + step]
-            found.append(_Places(window[going], length[going].astype(np.int8), symbol, order.count[row[going]]))
+            found.append((window[going], length[going].astype(np.int8), symbol, order.count[row[going]]))
             window[going] = total + np.arange(len(going))
             total += len(going)
         window[cut_off] = -1
     return _counted(found, total, longest, tokenizer.size)
 
 
-def _counted(found: Sequence[_Places], total: int, orders: int, symbols: int) -> Counts:
-    places = _Places._make(np.concatenate(column) for column in zip(*found, strict=True))
+def _counted(found: Sequence[tuple[NDArray[Any], ...]], total: int, orders: int, symbols: int) -> Counts:
+    """The windows that end at the places found, each a token in the last piece of an n-gram.
+
+    Of each place: where the window without its last token ends, -1 for nowhere; its length, last symbol and count.
+    """
+    window, length, symbol, count = map(np.concatenate, zip(*found, strict=True))
     row: Numbers = np.full(total + 1, -1)
     row[-1] = 0  # of the empty window
     levels = []
-    for length in range(1, orders + 1):
-        those = np.flatnonzero((places.length == length) & (places.symbol != BREAK))
-        those = those[row[places.window[those]] >= 0]
-        keys = row[places.window[those]] * (symbols + 1) + places.symbol[those]
-        level, row[those] = add_up(keys, places.count[those], symbols + 1)
+    for order in range(1, orders + 1):
+        those = np.flatnonzero((length == order) & (symbol != BREAK))
+        those = those[row[window[those]] >= 0]
+        level, row[those] = add_up(row[window[those]] * (symbols + 1) + symbol[those], count[those], symbols + 1)
         levels.append(level)
     return Counts(tuple(levels), symbols, int(levels[0].count.sum()))
