@@ -76,7 +76,7 @@ def _show_tokenizer(tokenizer: "Tokenizer", as_json: bool) -> None:
 
 def explain(dictionary: "Dictionary", tokenizer: "Tokenizer", text: str) -> dict[str, Any]:
     """The tokens of a text, and the entries of the successive look-ups after it, with the probability of all so far."""
-    tokens: list[int] = list(tokenizer.encode_after_space([text])[0])
+    tokens = tokenizer.encode(text if tokenizer.leading_space else f" {text}")
     split = " | ".join(_shown(dictionary, tokenizer, [token]) for token in tokens)
     chain, probability = list[dict[str, Any]](), 1.0
     while len(chain) < _STEPS and (match := dictionary.look_up(dictionary.state_after(tokens))) is not None:

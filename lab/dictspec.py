@@ -112,7 +112,8 @@ class DictSpecDrafter(Drafter):
 
 def encoded_ngrams(tokenizer: Tokenizer, ngrams: Sequence[tuple[str, int]]) -> list[tuple[list[int], int]]:
     """The tokens of n-grams as they are spelled after a space, with their counts."""
-    tokens = tokenizer.encode_after_space([text for text, _ in ngrams])
+    space = "" if tokenizer.leading_space else " "
+    tokens = tokenizer.encode_batch(space + text for text, _ in ngrams)
     return list(zip(tokens, (count for _, count in ngrams), strict=True))
 
 

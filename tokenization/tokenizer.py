@@ -281,11 +281,6 @@ class Tokenizer:
         """The ids of many texts."""
         return [ids for _, ids in self.encode_each(texts)]
 
-    def encode_after_space(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of texts in the middle of a sentence, after a space."""
-        prefix = "" if self.leading_space else " "
-        return self.encode_batch([prefix + text for text in texts])
-
     @cached_property
     def plain_backend(self) -> tokenizers.Tokenizer:
         """A copy of the backend that finds no special tokens in text, except those that are also ordinary text."""

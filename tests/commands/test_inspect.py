@@ -67,7 +67,8 @@ def dictionary_of(path: Path, tokenizer: Any, entries: list[tuple[str, str, floa
     """A dictionary whose entries are one token after the tokens of a text."""
     rows = []
     for context, following, probability in entries:
-        (ids, whole) = tokenizer.encode_after_space([context, context + following])
+        space = "" if tokenizer.leading_space else " "
+        (ids, whole) = tokenizer.encode_batch([f"{space}{context}", f"{space}{context}{following}"])
         rows.append((ids, whole[len(ids)], probability))
     return written(path, rows, tokenizer.identity, {"method": "backoff"})
 

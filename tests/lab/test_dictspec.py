@@ -19,6 +19,7 @@ from spectool.lab.dictspec import (
     PhraseTable,
     WordNgrams,
     dictspec_table,
+    encoded_ngrams,
     predict,
     without_redundant,
 )
@@ -199,7 +200,7 @@ def test_every_entry_is_a_piece_of_an_ngram(bundled: Tokenizer) -> None:
     table = table_of(bundled, "sample:uk", DictSpecOptions(entries=500, min_probability=0.5))
     counted = WordNgrams(open_corpus("sample:uk"))
     texts = [text for text, _ in counted.most_frequent(500)]
-    spelled = {tuple(ids) for ids in bundled.encode_after_space(texts)}
+    spelled = {tuple(ids) for ids, _ in encoded_ngrams(bundled, [(text, 1) for text in texts])}
     pieces = {ids[a:b] for ids in spelled for a in range(len(ids)) for b in range(a + 1, len(ids) + 1)}
     assert len(table) > 100
     for context, phrase in table.items():

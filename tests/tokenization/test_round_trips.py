@@ -92,7 +92,7 @@ def test_a_space_before_every_text(byte_level: Backend) -> None:
     tokenizer = open_tokenizer(byte_level)
     assert "writes a space before every text" in limits(tokenizer)
     assert [keeps(tokenizer, text) for text in ("kot", " kot", "")] == [False, True, True]
-    assert tokenizer.encode_after_space(["kot"]) == [[tokenizer.vocabulary["Ġkot"]]]
+    assert tokenizer.encode("kot") == [tokenizer.vocabulary["Ġkot"]]
 
 
 @pytest.mark.parametrize(
