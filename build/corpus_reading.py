@@ -2,6 +2,7 @@
 
 import random
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from heapq import heappop, heappush
 from typing import Any
@@ -35,14 +36,15 @@ def encode_text(tokenizer: Tokenizer, texts: Iterable[str], limit: int = 0) -> l
     return documents
 
 
-def describe_corpus(corpus: Corpus) -> dict[str, Any]:
-    """What a manifest says about a corpus that has been read: names, sizes, hashes, documents, repairs."""
+def describe_corpus(*corpora: Corpus) -> dict[str, Any]:
+    """What a manifest says about corpora that have been read: names, sizes, hashes, documents, repairs."""
+    counts = [corpus.counts for corpus in corpora]
     return {
-        "corpus": corpus.spec,
-        "files": corpus.describe_inputs(),
-        "documents": corpus.counts.documents,
-        "characters": corpus.counts.characters,
-        "repaired": dict(sorted(corpus.counts.repaired.items())),
+        "corpus": ", ".join(corpus.spec for corpus in corpora),
+        "files": [file for corpus in corpora for file in corpus.describe_inputs()],
+        "documents": sum(each.documents for each in counts),
+        "characters": sum(each.characters for each in counts),
+        "repaired": dict(sorted(sum((each.repaired for each in counts), Counter[str]()).items())),
     }
 
 

@@ -40,24 +40,16 @@ def hard_texts(draft: Tokenizer, target: Tokenizer, seed: int, lines: Sequence[s
 def check_joins(
     role: str, source: Tokenizer, other: Tokenizer, encoder: IncrementalEncoder, texts: Sequence[str]
 ) -> JoinCheck:
-    """Where joined ids of ``other`` differ from its own encoding, at every place of texts.
+    """Where ids of ``other``, joined by its ``encoder``, differ from its own encoding, at every place of short texts.
 
-    Args:
-        role: Which side ``other`` is: ``draft`` compares committed text, ``target`` proposals.
-        source: The tokenizer of the other side.
-        other: The tokenizer whose ids ``encoder`` joins.
-        encoder: As `encoder_of` gives it.
-        texts: Short ones, because each of their prefixes is encoded.
+    The ``role`` of ``other`` says what is compared: of ``draft`` committed text, of ``target`` proposals.
     """
     found, both = JoinCheck(), zip(texts, written(source, texts), written(other, texts), strict=True)
     kept = [(text.encode(), ends, theirs) for text, (ids, ends), theirs in both if ids and ends is not None]
     beginnings = dict.fromkeys(data[:end] for data, ends, _ in kept for end in ends)
-    prefixes = [data.decode() for data in beginnings if whole_characters(data) == len(data)]
-    expected = {
-        prefix.encode(): ids
-        for prefix, (ids, ends) in zip(prefixes, written(other, prefixes), strict=True)
-        if ends is not None
-    }
+    whole = [data for data in beginnings if whole_characters(data) == len(data)]
+    spelled = zip(whole, written(other, [data.decode() for data in whole]), strict=True)
+    expected = {data: ids for data, (ids, ends) in spelled if ends is not None}
     for data, ends, theirs in kept:
         try:
             if role == "draft":

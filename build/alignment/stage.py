@@ -37,16 +37,9 @@ def build_alignment(
     """Align two tokenizers, check that ids are joined as the tokenizers write them, and write the artifact to ``out``.
 
     A side that fails the check goes through text, unless text is further from the tokenizer. The manifest says why, and
-    what the check of either side found in the end. Absorption risks are counted on the sample; without one, they are
-    all unknown.
-
-    Args:
-        draft: Tokenizer of the draft model.
-        target: Tokenizer of the target model.
-        corpus: Text on which is counted; all of it is read, once, because the manifest describes it.
-        out: The artifact, replaced in one step.
-        progress: Called at the start of each step with a short description.
-        sample: Characters from the corpus's beginning on which absorption and lost joins are counted.
+    what the check of either side found in the end. Absorption and lost joins are counted on a ``sample``, the first
+    characters of the corpus; without one, the risks are all unknown. All of the corpus is read, once, because the
+    manifest describes it.
 
     Raises:
         TokenizerError: What was made of the two could not be opened, as with a token of more than 4,096 bytes.

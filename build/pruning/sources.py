@@ -1,6 +1,5 @@
 """What says which tokens a language needs: text, or a pack, whose words are spelled in tokens with their counts."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +9,8 @@ from numpy.typing import NDArray
 
 from spectool import TokenizerError
 from spectool.artifacts.pack import Pack
-from spectool.build.corpus_reading import describe_corpus, sample_texts, with_progress
+from spectool.build.corpus_reading import sample_texts, with_progress
 from spectool.build.packs.compiling import spell
-from spectool.build.packs.stage import described
 from spectool.build.pruning.vocabulary import COVERAGE, PACK_COVERAGE
 from spectool.corpora import Corpus
 from spectool.tokenization.incremental.common_prefix import common_prefix
@@ -84,16 +82,3 @@ def counted_pack(pack: Pack, whole: Tokenizer) -> Source:
         PACK_COVERAGE,
         ["".join(pieces[at : at + _TOGETHER]) for at in range(0, len(pieces), _TOGETHER)],
     )
-
-
-def describe_sources(corpora: Sequence[Corpus], packs: Sequence[Pack]) -> dict[str, Any]:
-    """What a manifest says about corpora that have been read, and about packs."""
-    each = [describe_corpus(corpus) for corpus in corpora]
-    return {
-        "corpus": ", ".join([*(one["corpus"] for one in each), *(pack.name for pack in packs)]),
-        "files": [file for one in each for file in one["files"]],
-        "documents": sum(one["documents"] for one in each),
-        "characters": sum(one["characters"] for one in each),
-        "repaired": dict(sum((Counter(one["repaired"]) for one in each), Counter[str]())),
-        "packs": described(packs),
-    }

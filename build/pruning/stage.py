@@ -12,12 +12,13 @@ import tokenizers
 from tqdm import tqdm
 
 from spectool import ArtifactError, TokenizerError
-from spectool.artifacts.atomic import atomic_directory, require_new
+from spectool.artifacts.atomic import atomic_directory
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.pack import Pack
 from spectool.artifacts.pruned_draft import FORMAT, RECORD, VERSION
-from spectool.build.corpus_reading import Progress
-from spectool.build.pruning.sources import COUNTED, SEED, counted_pack, counted_text, describe_sources
+from spectool.build.corpus_reading import Progress, describe_corpus
+from spectool.build.packs.stage import described
+from spectool.build.pruning.sources import COUNTED, SEED, counted_pack, counted_text
 from spectool.build.pruning.vocabulary import (
     COVERAGE,
     choose_ids,
@@ -77,7 +78,6 @@ def prune_model(
     before = weights.size_with(weights.rows)
     without_row = frozenset(range(weights.rows, whole.size))  # as tokens for images where the model sees none
     spec = json.loads(whole.backend.to_str())
-    require_new(out)
     progress("counting tokens")
     sources = [*(counted_text(corpus, whole) for corpus in corpora), *(counted_pack(pack, whole) for pack in packs)]
     if unknown := [str(next(iter(source.facts.values()))) for source in sources if not source.counts.any()]:
@@ -117,12 +117,13 @@ def prune_model(
         with tqdm(total=before, desc="writing weights", unit="B", unit_scale=True, disable=None) as bar:
             write_weights(weights, rows, directory, bar.update)
         form = dict(finish(directory))
+        names = [*(corpus.spec for corpus in corpora), *(pack.name for pack in packs)]
         manifest = Manifest(
             FORMAT,
             VERSION,
             arguments={"ids": ids, "coverage": COVERAGE, "counted": COUNTED, "seed": SEED},
             tokenizers={"whole": whole.identity, "pruned": pruned.identity | {"name": out.name}},
-            inputs=describe_sources(corpora, packs),
+            inputs=describe_corpus(*corpora) | {"corpus": ", ".join(names), "packs": described(packs)},
             statistics={
                 "ids": {"before": whole.size, "after": len(new)},
                 "weights": {"before": before, "after": form.pop("bytes", size)},
