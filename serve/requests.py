@@ -83,7 +83,6 @@ class GenerationRequest(parts.Given):
     logprobs: bool | Annotated[int, Field(ge=0, le=20)] = False
     store: bool = False
     _without_effect: set[str] = PrivateAttr(default_factory=set)
-    _asked: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="wrap")
     @classmethod
@@ -93,14 +92,12 @@ class GenerationRequest(parts.Given):
             if (value := data.pop(name, None)) not in (None, harmless):
                 raise wrong_field(name, f"expected nothing, because {reason}, got {quoted(value)}")
         data |= {name: meaning for name, meaning in _MINUS_ONE.items() if name in data and data[name] == -1}
-        asked = {}
-        for field, (name, setting) in _SAMPLING.items():
-            if (value := data.pop(field, None)) is not None:
+        for field, (_, setting) in _SAMPLING.items():
+            if (value := data.get(field)) is not None:
                 if not isinstance(value, int | float):
                     raise wrong_field(field, f"expected a number, got {quoted(value)}")
-                asked[name] = number(field, value, setting)
+                data[field] = number(field, value, setting)
         request = handler(data)
-        request._asked = asked
         for name, value in (request.model_extra or {}).items():
             if value != "" and _OTHER_FORMS.fullmatch(name):
                 problem = f"not supported; use response_format or structured_outputs, got {quoted(value)}"
@@ -114,7 +111,8 @@ class GenerationRequest(parts.Given):
     @property
     def asked(self) -> dict[str, Any]:
         """The settings of sampling that the request gives, by their names."""
-        return self._asked
+        extra = self.model_extra or {}
+        return {name: extra[field] for field, (name, _) in _SAMPLING.items() if field in extra}
 
     @property
     def limit(self) -> int | None:

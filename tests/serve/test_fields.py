@@ -279,7 +279,7 @@ def test_promises_are_not_taken_silently() -> None:
 )
 def test_a_request_has_one_form(field: str, value: Any, form: Any) -> None:
     request = checked(ChatRequest, {**USER, field: value})
-    assert request.constrained and request.form == (field, *form, False)
+    assert request.constrained and request.form and request.form[:4] == (field, *form, False)
     other = {"structured_outputs": {"regex": "b"}, "response_format": {"type": "json_object"}}
     with pytest.raises(RequestRefused, match=r"expected none, because .* says what an answer looks like"):
         checked(ChatRequest, {**USER, **other, field: value})
