@@ -48,7 +48,7 @@ def grammar_of(request: GenerationRequest, model: LoadedModel, reasoning: bool |
         if chat is not None and chat.callable_names is not None:
             return Grammar(tokenizer, "rules", _calls(chat, model, []), reasoning=reasoning)
         text = _text(request.form, request) if request.form else []
-        if chat is not None and chat.has_strict_tools:
+        if chat is not None and chat.tool_choice == "auto" and any(tool.function.strict for tool in chat.tools):
             with suppress(RuntimeUnsupported, RequestRefused):
                 return Grammar(tokenizer, "rules", _calls(chat, model, text), reasoning=reasoning)
             chat.without_effect.add("tools.function.strict")

@@ -180,11 +180,6 @@ class ChatRequest(GenerationRequest):
         return [tool.function.name for tool in self.tools] if self.tool_choice == "required" else None
 
     @property
-    def has_strict_tools(self) -> bool:
-        """Whether arguments have to fit the schemas of tools."""
-        return self.tool_choice == "auto" and any(tool.function.strict for tool in self.tools)
-
-    @property
     def thinks(self) -> bool | None:
         """Whether the model should reason; None where the request does not say."""
         asked = self.thinking.type != "disabled" if isinstance(self.thinking, parts.Thinking) else self.thinking
