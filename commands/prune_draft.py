@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from spectool import RuntimeUnsupported
 from spectool.artifacts.default_paths import draft_path, slug
 from spectool.build.packs import bundled_packs
 from spectool.commands.shared.console import open_text, print_result, say, say_next
@@ -88,7 +89,11 @@ def guesses_of(directory: Path, texts: Sequence[str]) -> dict[str, Any]:
     from spectool.tokenization.opening import open_tokenizer
 
     say("trying its guesses")
-    model, loaded = load_model(str(directory))
+    try:
+        model, loaded = load_model(str(directory))
+    except RuntimeUnsupported as error:  # the copy is kept: another version of mlx-lm may load it
+        say(f"its guesses were not tried: {error}")
+        return {}
     return {"guesses": guesses(model, open_tokenizer(loaded), texts)}
 
 

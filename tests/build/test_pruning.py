@@ -152,6 +152,16 @@ def test_the_directory_is_a_model(tmp_path: Path) -> None:
         assert read_record(small) is None
 
 
+def test_a_model_that_mlx_lm_cannot_load_is_pruned_without_trying_it(tmp_path: Path) -> None:
+    folder = make_model(tmp_path / "whole", True, False)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": "not_yet_known"}))
+    done = run("prune-draft", "--draft", folder, "--corpus", "sample:pl", "-o", tmp_path / "small")
+    record = read_record(tmp_path / "small")
+    assert done.exit_code == 0 and "its guesses were not tried" in done.stderr
+    assert record is not None and "guesses" not in record.statistics
+
+
 @pytest.mark.parametrize(
     ("name", "shape"),
     [
