@@ -4,6 +4,7 @@ import io
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import click
@@ -37,7 +38,8 @@ def chat(model: str, system_prompt: str | None, template_variables: dict[str, An
 
     from spectool.commands.conversation import Conversation
 
-    conversation = Conversation(target, tokenizer, system_prompt, template_variables, **arguments)
+    begin = partial(Conversation, target, tokenizer, system_prompt, template_variables, **arguments)
+    conversation = begin()
     typed, failed = sys.stdin.isatty(), False
     if typed:
         say(f"Chatting with {model}. {_HELP}")
@@ -45,7 +47,7 @@ def chat(model: str, system_prompt: str | None, template_variables: dict[str, An
         if (said := line.strip()) in _ENDS or (typed and said in _TYPED_ENDS):
             break
         if said == "/reset":
-            conversation.reset()
+            conversation = begin()
             say("Starting a new conversation.")
         elif said == "/help":
             say(_HELP)

@@ -32,16 +32,11 @@ class Conversation:
                 "this model has no chat template, which a conversation needs. To continue a text: spectool generate"
             )
         self._model, self._tokenizer = model, tokenizer
-        self._first: list[ChatMessage] = [] if system_prompt is None else [{"role": "system", "content": system_prompt}]
+        system: ChatMessage = {"role": "system", "content": system_prompt}
+        self.messages = [] if system_prompt is None else [system]
         self._variables = variables or {}
         self._held = TextCache(model)
         self._seed, self._options = options.pop("seed", None), options
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget everything but the system prompt."""
-        self.messages = list(self._first)
-        self._held.forget()
 
     def answer(self, text: str) -> Generator[GenerationResponse, None, None]:
         """Stream the answer to ``text``. Its beginning stays if it is ended early; nothing if ``text`` is refused."""

@@ -38,6 +38,7 @@ def inspect(path: str, lookup: str | None, tokenizer: str | None, as_json: bool)
     from spectool.artifacts.artifact import open_artifact
     from spectool.artifacts.default_paths import find_artifact, find_draft
     from spectool.commands.shared.tokenizers import named_tokenizer, own_tokenizer
+    from spectool.tokenization.round_trips import limits
 
     file = find_artifact(Path(path))
     is_artifact = file.suffix in _SUFFIXES or (file.is_file() and file.suffix != ".json")
@@ -48,29 +49,23 @@ def inspect(path: str, lookup: str | None, tokenizer: str | None, as_json: bool)
             raise click.UsageError(f"--{name} works on dictionaries; {path} is a {kind}")
     if not is_artifact:
         say(f"opening {path}")
-        _show_tokenizer(named_tokenizer(find_draft(path)), as_json)
+        found = named_tokenizer(find_draft(path))
+        about = {"tokenizer": found.name, "kind": found.kind, "ids": found.size, "fingerprint": found.fingerprint}
+        show(about | {"roles": asdict(found.roles), "limits": [*limits(found)]}, as_json)
         return
     facts = asdict(opened.manifest) | {"bytes": file.stat().st_size, "sha256": opened.file.sha256}
     if lookup is not None:
         target = named_tokenizer(tokenizer) if tokenizer else own_tokenizer(opened)
         rebuild = f"spectool build-dict --tokenizer {shlex.quote(target.name)} …"
         target.require(opened.tokenizer, str(opened.path), rebuild)
-        found = explain(opened, target, lookup)
-        if not found["proposal"]:
+        explained = explain(opened, target, lookup)
+        if not explained["proposal"]:
             say("the dictionary proposes nothing after this text. Try more of it, or another: --lookup TEXT")
-        facts = found | (facts if as_json else {})
+        facts = explained | (facts if as_json else {})
     elif kind == "spectool-alignment":
         from spectool.commands.align import judgement
 
         facts |= judgement(opened.manifest)
-    show(facts, as_json)
-
-
-def _show_tokenizer(tokenizer: "Tokenizer", as_json: bool) -> None:
-    from spectool.tokenization.round_trips import limits
-
-    facts = {"tokenizer": tokenizer.name, "kind": tokenizer.kind, "ids": tokenizer.size}
-    facts |= {"fingerprint": tokenizer.fingerprint, "roles": asdict(tokenizer.roles), "limits": [*limits(tokenizer)]}
     show(facts, as_json)
 
 

@@ -36,7 +36,7 @@ class Prompt(NamedTuple):
     marks: Sequence[int] = ()  # numbers of its tokens, in order, that other prompts may go on from
     reasoning: bool | None = None  # whether it ends in the marker after which a chat's model reasons
     grammar: Grammar | None = None  # of the answer
-    empty: bool = False  # whether it has no text, so that the answer's first space is an artificial one
+    own_text: bool = False  # whether the answer continues no text, so that its first space is an artificial one
     prediction: PredictionDrafter | None = None  # of the answer
 
 
@@ -68,22 +68,17 @@ class Answer:
         limit = usual if self.request.limit is None else self.request.limit
         return min(limit, room if room > 0 else MOST_TOKENS)
 
-    def begin(self, model: LoadedModel, options: ServerOptions) -> GenerationSettings:
-        """Return how it is written, but for its drafts and cache; what the request leaves out is as ``options`` say."""
+    def begin(self, model: LoadedModel, options: ServerOptions, **others: Any) -> GenerationSettings:
+        """Return how it is written: as the request, the ``options`` and the ``others``, its drafts and cache, say."""
         self._model, request, prompt = model, self.request, self.prompt
-        chat = request if isinstance(request, ChatRequest) else None
-        self.max_tokens = self.limit(model, options)
-        # Where the last message is the assistant's, the answer continues it.
-        is_own = prompt.empty if chat is None else chat.messages[-1].role != "assistant"
-        ends: dict[str, Any] = {"stop_tokens": model.ends, "max_tokens": self.max_tokens}
-        own_text = is_own and not request.constrained
+        ends: dict[str, Any] = {"stop_tokens": model.ends, "max_tokens": self.limit(model, options)}
+        own_text = prompt.own_text and not request.constrained
         self._text = AnswerText(model.tokenizer, request.stop, own_text=own_text, reasoning=prompt.reasoning, **ends)
         self._splitter = Splitter(
             model.tokenizer, request.offered, reasoning=prompt.reasoning, bare=not request.constrained
         )
         self._waiting: list[Place] = []  # until their text is let through
-        self._called = False
-        self._one_call = chat is not None and not chat.parallel_tool_calls
+        self._one_call = isinstance(request, ChatRequest) and not request.parallel_tool_calls
         sampling = Sampling(**options.settings(SAMPLER, request.asked), xtc_special_tokens=model.kept_by_xtc)
         biases = {int(token): bias for token, bias in request.logit_bias.items()}
         penalties = _IN_ALL_OF_AN_ANSWER | options.settings(PENALTIES, request.asked)
@@ -98,6 +93,7 @@ class Answer:
             prefill_step_size=options.prefill_step_size,
             kv_bits=options.kv_bits,
             quantized_kv_start=options.quantized_kv_start,
+            **others,
         )
 
     def add(self, token: int, logprobs: mx.array) -> Delta:
@@ -119,8 +115,7 @@ class Answer:
         gained = self._splitter.add(certain, last, cut=end in ("length", "abort"))
         if thought or self._splitter.thinks:  # which comes first
             self.reasoning = len(self.tokens)
-        self._called = self._called or bool(gained.calls)
-        if (end == "stop" and self._called) or (gained.calls and self._one_call):
+        if (end == "stop" and self._splitter.ids) or (gained.calls and self._one_call):
             end = "tool_calls"
             gained.calls = gained.calls[:1] if self._one_call else gained.calls
         certain_to = math.inf if last and not stopped_by else self._text.certain

@@ -30,16 +30,15 @@ _CONSTANTS = {"True": "true", "False": "false", "None": "null"}  # Python's in J
 _KINDS = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
 _KINDS[type(None)] = "null"
 _ALL_KINDS = {*_KINDS.values()}
-_Written = tuple[str, Any, str | None]  # a call: its name, its arguments and its identifier
 _OBJECTS = re.compile(r"\s*(?:\[\s*)?\{")  # calls in JSON, perhaps in a list
 
 
-def _named(call: Any) -> _Written:
-    """The call that an object in JSON stands for."""
+def _named(call: Any) -> tuple[str, Any]:
+    """The name and the arguments of the call that an object in JSON stands for."""
     arguments = next((call[name] for name in ("arguments", "parameters") if call.get(name) is not None), None)
     if arguments is None and call.keys() - {"name", "arguments", "parameters", "id", "type"}:
         raise ValueError("arguments that stand somewhere else would be lost")
-    return call["name"], arguments, None
+    return call["name"], arguments
 
 
 class Form:
@@ -81,7 +80,7 @@ class Form:
         self._call, self._call_end = re.compile(rf"{call}\s*"), re.compile(call_end)
         self._argument, self._value = re.compile(argument), re.compile(value, re.DOTALL)
 
-    def read(self, text: str, tools: Mapping[str, Any]) -> tuple[list[_Written], str]:
+    def read(self, text: str, tools: Mapping[str, Any]) -> tuple[list[Call], str]:
         """The calls at the beginning of a text, and what follows them; raises errors of all kinds if it has none.
 
         ``tools`` has the schemas of the arguments of those that are offered, by their names; None for one without.
@@ -89,7 +88,7 @@ class Form:
         if self is not BARE and _OBJECTS.match(text):
             return BARE.read(text, tools)
         text = self._translated(text).lstrip()
-        calls, in_list = list[_Written](), text.startswith("[")
+        calls, in_list = list[Call](), text.startswith("[")
         text = text[in_list:].lstrip()
         while head := self._call.match(text):
             name = head[1].strip() if self.verbatim else head["name"]
@@ -103,7 +102,9 @@ class Form:
                 break
             if not (found := self._call_end.match(text, place)):
                 break
-            calls.append(_named(arguments) if self is BARE else (name, arguments, head.groupdict().get("id")))
+            if self is BARE:
+                name, arguments = _named(arguments)
+            calls.append(Call(head.groupdict().get("id") or "", name, _checked(arguments, tools[name])))
             text = text[found.end() :].lstrip()
             text = text.removeprefix(",").lstrip() if in_list else text
         if in_list:  # which has to end
@@ -297,16 +298,17 @@ class CallReader:
     def parsed(self, form: Form, text: str) -> tuple[list[Call], str]:
         """The calls at the beginning of a text, and what follows; none if one of them is of nothing that is offered."""
         try:
-            calls, rest = form.read(text, self._tools)
-            return [Call(own_id or "", name, self._checked(name, given)) for name, given, own_id in calls], rest
+            return form.read(text, self._tools)
         except Exception:  # models write anything
             return [], text
 
-    def _checked(self, name: str, given: Any) -> str:
-        arguments = (_input_of if self._tools[name] == CUSTOM else _object_of)(given)
-        written = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
-        # JSON can escape half of a surrogate pair, which UTF-8 does not have.
-        return written.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+def _checked(given: Any, schema: Any) -> str:
+    """The arguments of a call of a tool with this schema, as JSON."""
+    arguments = (_input_of if schema == CUSTOM else _object_of)(given)
+    written = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+    # JSON can escape half of a surrogate pair, which UTF-8 does not have.
+    return written.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _object_of(arguments: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from llguidance import LLMatcher
 
@@ -24,22 +24,13 @@ from spectool.serve.requests import ChatRequest, GenerationRequest
 _ANNOTATION = re.compile(r'Unknown format: (.*)|Unimplemented keys: \["(uniqueItems)"\]', re.DOTALL)
 
 
-class _CallForm(NamedTuple):
-    """How a model writes calls: what stands around the arguments of each one, where {} is the name, and between two."""
-
-    begin: str
-    before: str
-    after: str
-    between: str
-    end: str
-
-
 _AS_JSON = '{"name": "{}", "arguments": '
-# By mlx-lm's parsers. Those whose arguments are not JSON are missing.
+# How models write calls, by mlx-lm's parsers: after the marker, before and after the arguments of each one, where {} is
+# the name, between two, and at the end. Those whose arguments are not JSON are missing.
 FORMS = {
-    "json_tools": _CallForm("<tool_call>\n", _AS_JSON, "}", "\n</tool_call>\n<tool_call>\n", "\n</tool_call>"),
-    "mistral": _CallForm("[TOOL_CALLS][", _AS_JSON, "}", ", ", "]"),
-    "mistral[ARGS]": _CallForm("[TOOL_CALLS]", "{}[ARGS]", "", "[TOOL_CALLS]", ""),
+    "json_tools": ("\n", _AS_JSON, "}", "\n</tool_call>\n<tool_call>\n", "\n</tool_call>"),
+    "mistral": ("[", _AS_JSON, "}", ", ", "]"),
+    "mistral[ARGS]": ("", "{}[ARGS]", "", "[TOOL_CALLS]", ""),
 }
 _GAP = r"[ \t\n]{0,40}"  # white space around calls
 _ANYTHING = "/(?s:.*)/"
@@ -57,7 +48,7 @@ def grammar_of(request: GenerationRequest, model: LoadedModel, reasoning: bool |
         if chat is not None and chat.callable_names is not None:
             return Grammar(tokenizer, "rules", _calls(chat, model, []), reasoning=reasoning)
         text = _text(request.form, request) if request.form else []
-        if chat is not None and chat.has_strict_tools:
+        if chat is not None and chat.tool_choice == "auto" and any(tool.function.strict for tool in chat.tools):
             with suppress(RuntimeUnsupported, RequestRefused):
                 return Grammar(tokenizer, "rules", _calls(chat, model, text), reasoning=reasoning)
             chat.without_effect.add("tools.function.strict")
@@ -74,10 +65,8 @@ def grammar_of(request: GenerationRequest, model: LoadedModel, reasoning: bool |
 
 def wrong_grammar(request: GenerationRequest, error: RuntimeUnsupported) -> RequestRefused:
     """The refusal of a request because of the grammar of its answers, which may show only while one is written."""
-    has_calls = isinstance(request, ChatRequest) and request.callable_names is not None
-    field = "tools" if has_calls or request.form is None else request.form.field
-    name = request.response_format.name if field == "response_format" and request.response_format else ""
-    return wrong_field(field, name + str(error).removeprefix("rules: ").removeprefix("grammar: "))
+    form = request.form if request.callable_names is None and request.form else Form("tools", "rules", None)
+    return wrong_field(form.field, form.name + str(error).removeprefix("rules: ").removeprefix("grammar: "))
 
 
 def _text(form: Form, request: GenerationRequest) -> list[_Rule]:
@@ -137,9 +126,10 @@ def _calls(chat: ChatRequest, model: LoadedModel, text: list[_Rule]) -> list[_Ru
         raise wrong_field("tool_choice", f"expected the name of one of the tools, got {names or 'no tools'}")
     if kind not in FORMS:
         raise wrong_field("tool_choice", f"cannot be enforced for {model.name}; use auto or none")
-    form, marker = FORMS[kind], literal(tokenizer, tokenizer.tool_call_start)
-    begin = literal(tokenizer, form.begin.removeprefix(tokenizer.tool_call_start))
-    between, end, after = (literal(tokenizer, part) for part in (form.between, form.end, form.after))
+    begin, before, *others = FORMS[kind]
+    marker, begin, after, between, end = (
+        literal(tokenizer, part) for part in (tokenizer.tool_call_start, begin, *others)
+    )
     if chat.callable_names is not None:
         lines = [f"start: {marker} calls"]
     elif text:
@@ -151,7 +141,7 @@ def _calls(chat: ChatRequest, model: LoadedModel, text: list[_Rule]) -> list[_Ru
     tools = list[_Rule]()
     for i, name in enumerate(names):
         written = name if "[ARGS]" in kind else json.dumps(name, ensure_ascii=False)[1:-1]
-        lines.append(f"call{i}: {literal(tokenizer, form.before.replace('{}', written))} @tool{i} {after}")
+        lines.append(f"call{i}: {literal(tokenizer, before.replace('{}', written))} @tool{i} {after}")
         follows = chat.callable_names is not None or offered[name].get("strict")
         schema = _arguments(offered[name], chat) if follows else rules_of("json_schema", {"type": "object"})
         tools += _named(f"tool{i}", schema)

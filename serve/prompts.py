@@ -39,7 +39,7 @@ def _read_texts(given: Any, model: LoadedModel, options: ServerOptions) -> list[
     if not isinstance(prompts[0], str):
         return [Prompt(tokens) for tokens in prompts]
     _check_length("prompt", model, options, characters=max(map(len, prompts)))
-    return [Prompt(encode_prompt(model.tokenizer, text), empty=not text) for text in prompts]
+    return [Prompt(encode_prompt(model.tokenizer, text), own_text=not text) for text in prompts]
 
 
 def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions) -> Prompt:
@@ -64,7 +64,8 @@ def _read_chat(request: ChatRequest, model: LoadedModel, options: ServerOptions)
         prediction = PredictionDrafter(expected)
     tokens = encode(tokenizer, text)
     marks = branches(tokenizer, messages, variables, tokens) if model.needs_marks else ()
-    return Prompt(tokens, marks, begins_reasoning(tokenizer, text), prediction=prediction)
+    own_text = request.messages[-1].role != "assistant"  # whose message an answer continues
+    return Prompt(tokens, marks, begins_reasoning(tokenizer, text), own_text=own_text, prediction=prediction)
 
 
 def _check_length(

@@ -58,6 +58,7 @@ class Form(NamedTuple):
     kind: str
     value: Any
     strict: bool = False
+    name: str = ""  # as errors begin with it
 
 
 class Noted(dict[str, Any]):
@@ -218,17 +219,13 @@ class Format(Given):
         return {"type": data.get("type"), "json_schema": inner}
 
     @property
-    def name(self) -> str:
-        """The name of the schema as errors have it; empty without one."""
-        return f"{self.json_schema.name}: " if self.json_schema and self.json_schema.name else ""
-
-    @property
     def form(self) -> Form | None:
         """The same in the form of a `Grammar`; None for any text."""
         if self.type == "text":
             return None
         schema = self.json_schema or _Schema(schema=_OBJECT)
-        return Form("response_format", "json_schema", schema.content, schema.strict)
+        name = f"{schema.name}: " if schema.name else ""
+        return Form("response_format", "json_schema", schema.content, schema.strict, name)
 
 
 class StructuredOutputs(Given):

@@ -4,12 +4,12 @@ A field that is null counts as not given. Fields that nothing reads, at whatever
 in a header of the answer (`Noted`).
 """
 
-import inspect
 import re
+from inspect import signature
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
+from transformers import PreTrainedTokenizerBase
 
 from spectool.runtime.sampling.samplers import number
 from spectool.runtime.settings import LONGEST_DRAFT, SETTINGS
@@ -20,6 +20,7 @@ from spectool.serve.options import DEFAULT_MODEL
 MAX_TEXTS = 16  # answers to one request
 _LARGEST = 2**63 - 1
 _MOST_BIASES = 1 << 16
+_CALLER_S = signature(PreTrainedTokenizerBase.apply_chat_template).parameters.keys()  # are no variables of a template
 # What -1 stands for, as in llama.cpp and vLLM: as many as there is room for, any seed, all tokens.
 _MINUS_ONE = {"max_tokens": _LARGEST, "max_completion_tokens": _LARGEST, "seed": None, "top_k": 0}
 # What older versions of vLLM, llama.cpp and SGLang call fields that say what an answer has to look like.
@@ -37,22 +38,6 @@ _REFUSED: dict[str, tuple[Any, str]] = {
     "suffix": ("", "a text is only continued at its end"),
     "best_of": (1, "there are as many answers as n says"),
 }
-
-
-def _not_many(biases: Any) -> Any:
-    """Refuse what would be as many errors, each of a kilobyte."""
-    if isinstance(biases, dict) and len(biases) > _MOST_BIASES:
-        raise PydanticCustomError("many", f"Input should have at most {_MOST_BIASES:,} tokens")
-    return biases
-
-
-def _for_template(variables: dict[str, Any]) -> dict[str, Any]:
-    """Check that nothing is named that a chat template's caller decides about."""
-    from transformers import PreTrainedTokenizerBase
-
-    if inspect.signature(PreTrainedTokenizerBase.apply_chat_template).parameters.keys() & variables.keys():
-        raise PydanticCustomError("variables", "Input should have variables of the chat template alone")
-    return variables
 
 
 _TokenId = Annotated[str, Field(pattern=r"^[0-9]{1,18}$")]
@@ -74,7 +59,7 @@ class GenerationRequest(parts.Given):
     n: int = Field(1, ge=1, le=MAX_TEXTS)
     max_tokens: _Limit = None
     max_completion_tokens: _Limit = None
-    logit_bias: Annotated[dict[_TokenId, _Bias], BeforeValidator(_not_many)] = {}
+    logit_bias: dict[_TokenId, _Bias] = {}
     seed: int | None = Field(None, ge=0, le=_LARGEST)
     stop: parts.Text | Annotated[list[parts.Text], Field(max_length=64)] = []
     num_draft_tokens: int | None = Field(None, ge=0, le=LONGEST_DRAFT)
@@ -83,7 +68,6 @@ class GenerationRequest(parts.Given):
     logprobs: bool | Annotated[int, Field(ge=0, le=20)] = False
     store: bool = False
     _without_effect: set[str] = PrivateAttr(default_factory=set)
-    _asked: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="wrap")
     @classmethod
@@ -93,14 +77,15 @@ class GenerationRequest(parts.Given):
             if (value := data.pop(name, None)) not in (None, harmless):
                 raise wrong_field(name, f"expected nothing, because {reason}, got {quoted(value)}")
         data |= {name: meaning for name, meaning in _MINUS_ONE.items() if name in data and data[name] == -1}
-        asked = {}
-        for field, (name, setting) in _SAMPLING.items():
-            if (value := data.pop(field, None)) is not None:
+        for field, (_, setting) in _SAMPLING.items():
+            if (value := data.get(field)) is not None:
                 if not isinstance(value, int | float):
                     raise wrong_field(field, f"expected a number, got {quoted(value)}")
-                asked[name] = number(field, value, setting)
+                data[field] = number(field, value, setting)
+        biases = data.get("logit_bias")
+        if isinstance(biases, dict) and len(biases) > _MOST_BIASES:  # which could be as many errors
+            raise wrong_field("logit_bias", f"expected at most {_MOST_BIASES:,} tokens, got {len(biases):,}")
         request = handler(data)
-        request._asked = asked
         for name, value in (request.model_extra or {}).items():
             if value != "" and _OTHER_FORMS.fullmatch(name):
                 problem = f"not supported; use response_format or structured_outputs, got {quoted(value)}"
@@ -114,7 +99,8 @@ class GenerationRequest(parts.Given):
     @property
     def asked(self) -> dict[str, Any]:
         """The settings of sampling that the request gives, by their names."""
-        return self._asked
+        extra = self.model_extra or {}
+        return {name: extra[field] for field, (name, _) in _SAMPLING.items() if field in extra}
 
     @property
     def limit(self) -> int | None:
@@ -167,10 +153,12 @@ class ChatRequest(GenerationRequest):
     reasoning_effort: str | None = None
     enable_thinking: bool | None = None
     thinking: bool | parts.Thinking | None = None
-    chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_for_template)] = {}
+    chat_template_kwargs: dict[str, Any] = {}
 
     @model_validator(mode="after")
     def _normalize(self) -> Self:
+        if wrong := sorted(_CALLER_S & self.chat_template_kwargs.keys()):
+            raise wrong_field("chat_template_kwargs", f"expected variables of the chat template, got {quoted(wrong)}")
         if self.top_logprobs and not self.logprobs:
             self.without_effect.add("top_logprobs")
         last = self.messages[-1]
@@ -190,11 +178,6 @@ class ChatRequest(GenerationRequest):
         if isinstance(self.tool_choice, parts.NamedTool):
             return [self.tool_choice.name]
         return [tool.function.name for tool in self.tools] if self.tool_choice == "required" else None
-
-    @property
-    def has_strict_tools(self) -> bool:
-        """Whether arguments have to fit the schemas of tools."""
-        return self.tool_choice == "auto" and any(tool.function.strict for tool in self.tools)
 
     @property
     def thinks(self) -> bool | None:

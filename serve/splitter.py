@@ -45,7 +45,7 @@ class Splitter(MarkedText):
         self._between = () if reasoning is None else between  # markers that are no text
         self.thinks = bool(reasoning)  # whether what comes next is reasoning
         self._space: str | None = None  # written since a call; None unless a call was the last thing written
-        self._ids = set[str]()  # of calls
+        self.ids = set[str]()  # of the calls so far
 
     def add(self, text: str, last: bool = False, *, cut: bool = False) -> Delta:
         """What of the answer so far is certain; with ``last``, nothing is held back.
@@ -136,8 +136,8 @@ class Splitter(MarkedText):
         """Add calls, each with an identifier of its own, and go on with the ``rest``."""
         for call in calls:
             # The model's, unless it repeats one. Templates of Mistral's refuse others than of nine letters and digits.
-            call_id = call.id if call.id and call.id not in self._ids else uuid4().hex[:9]
-            self._ids.add(call_id)
+            call_id = call.id if call.id and call.id not in self.ids else uuid4().hex[:9]
+            self.ids.add(call_id)
             self._gained.calls.append(call._replace(id=call_id))
             self._space = ""
         self._held = rest

@@ -61,14 +61,13 @@ def test_each_answer_is_that_of_a_fresh_reading(loaded: tuple[Any, Any], system:
         if number:
             assert responses[-1].prompt_tokens < whole / 2, "what was read before is not read again"
     assert [message["role"] for message in chat.messages][-2:] == ["user", "assistant"]
-    chat.reset()
-    assert [message["role"] for message in chat.messages] == ["system"] * (system is not None)
 
 
 def test_an_answer_goes_on_with_the_draft_lengths_that_earlier_ones_have_learnt(loaded: tuple[Any, Any]) -> None:
-    chat = Conversation(*loaded, drafter=load_drafter(loaded[1]), num_draft_tokens=None, max_tokens=24)
+    options = {"drafter": load_drafter(loaded[1]), "num_draft_tokens": None, "max_tokens": 24}
+    chat = Conversation(*loaded, **options)
     policies = [list(chat.answer(turn))[-1].drafting.policy for turn in TURNS]
-    chat.reset()
+    chat = Conversation(*loaded, **options)
     policies.append(list(chat.answer(TURNS[0]))[-1].drafting.policy)
     assert policies[0] is not None and len({id(policy) for policy in policies}) == 1
 

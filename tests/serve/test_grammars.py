@@ -143,9 +143,13 @@ def test_what_is_too_large_neither_hangs_nor_stops_the_server(chatting: Server) 
 
 @pytest.mark.parametrize("kind", list(FORMS))
 def test_calls_that_are_enforced_are_read(kind: str) -> None:
-    form, arguments = FORMS[kind], [{"city": "Kraków"}, {"city": "Київ"}]
-    calls = [form.before.replace("{}", "weather") + json.dumps(each) + form.after for each in arguments]
-    text, found = said(kind.removesuffix("[ARGS]"), form.begin + form.between.join(calls) + form.end, tools=TOOL)
+    arguments, marker = (
+        [{"city": "Kraków"}, {"city": "Київ"}],
+        "<tool_call>" if kind == "json_tools" else "[TOOL_CALLS]",
+    )
+    begin, before, after, between, end = FORMS[kind]
+    calls = [before.replace("{}", "weather") + json.dumps(each) + after for each in arguments]
+    text, found = said(kind.removesuffix("[ARGS]"), marker + begin + between.join(calls) + end, tools=TOOL)
     assert (text.strip(), found) == ("", [("weather", each) for each in arguments])
 
 
@@ -196,13 +200,13 @@ def test_a_call_of_a_strict_tool_fits_its_schema_where_the_model_decides_to_make
         monkeypatch.setattr(tokenizer, "_tool_call_start", "[TOOL_CALLS]")
         monkeypatch.setattr(tokenizer, "_tool_call_end", "")
         monkeypatch.setattr(grammars, "_form_of", lambda _: kind)
-    form, request = FORMS[kind], strict_and_not()
+    (begin, before, after, between, end), request = FORMS[kind], strict_and_not()
     grammar = grammar_of(request, chatting.engine.model, reasoning=False)
     fits, wrong = '{"city": "Kraków"}', '{"city": "Kraków", "foo": true}'
 
     def called(name: str, *arguments: str) -> str:
-        calls = form.between.join(form.before.replace("{}", name) + each + form.after for each in arguments)
-        return form.begin + calls + form.end
+        calls = between.join(before.replace("{}", name) + each + after for each in arguments)
+        return tokenizer.tool_call_start + begin + calls + end
 
     def bare(name: str, arguments: str) -> str:
         return f'{{"name": "{name}", "arguments": {arguments}}}'

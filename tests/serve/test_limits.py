@@ -119,8 +119,7 @@ def test_an_answer_ends_where_the_context_does_or_somewhere(
     model.context = context
     for request in requests:
         answer = Answer(request, Prompt([1] * 6))
-        answer.begin(model, ServerOptions(model="m", max_tokens=usual))
-        assert answer.max_tokens == limit
+        assert answer.begin(model, ServerOptions(model="m", max_tokens=usual)).max_tokens == limit
 
 
 STRANGE = [2**63, 2**64, 10**400, -(10**400), 1e308, -1e308, 5e-324, -1, True, "1", "", [], {}, [1], {"a": 1}, 0.5]
