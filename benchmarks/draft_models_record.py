@@ -27,7 +27,7 @@ from tqdm import tqdm
 
 from spectool.artifacts.alignment import Alignment
 from spectool.runtime.drafters.drafter import Drafter, Drafting, Proposal
-from spectool.runtime.drafters.drafter_slot import DrafterSlot
+from spectool.runtime.drafters.drafter_slot import FIRST, LATEST, DrafterSlot
 from spectool.runtime.drafters.model_source import ModelSource
 from spectool.runtime.drafters.together import DraftPasses
 from spectool.runtime.loading import load_model
@@ -71,12 +71,25 @@ class Side:
         chains: What the draft model says at each place so far.
     """
 
-    def __init__(self, target: Tokenizer, translator: ByteAlignedTranslator | None, before: str, after: str) -> None:
-        """Begin before ``after``; with no ``translator`` for a draft model that has the target's tokenizer."""
+    def __init__(
+        self,
+        target: Tokenizer,
+        translator: ByteAlignedTranslator | None,
+        before: str,
+        after: str,
+        *,
+        briefly: bool = False,
+    ) -> None:
+        """Begin before ``after``; with no ``translator`` for a draft model that has the target's tokenizer.
+
+        The model reads all that is ``before``, or ``briefly`` its latest tokens.
+        """
         ids = target.encode(before + after)
         ends = np.cumsum([len(target.token_bytes[token]) for token in ids]) - target.leading_space
         first = int(np.searchsorted(ends, len(before.encode()), "right"))
         self.prompt, self.output, self.chains = ids[:first], ids[first:], list[Chain]()
+        if briefly and first > FIRST + LATEST:
+            self.prompt = [*ids[:FIRST], *self.prompt[-LATEST:]]
         self._ends, self._translator = ends[first:].tolist(), translator and translator.fork()
         if self._translator is not None:
             self._translator.commit(self.prompt)
@@ -228,7 +241,7 @@ def main(draft: str, source: str, targets: Sequence[str], count: int) -> None:
     texts = list(enumerate(texts_of(source)))[:: max(1, TEXTS // count)]
     before = {number: {key: len(said) for key, said in known[number].items()} for number, _ in texts}
     with tqdm(desc=f"{draft}, {source}", disable=None) as bar:
-        questions = [asking([Side(*pair, *text) for pair in pairs], known[number]) for number, text in texts]
+        questions = [asking(sides_of(pairs, text), known[number]) for number, text in texts]
         ask(source_of, questions, bar.update)
     with _path(draft, source).open("a", encoding="utf-8") as file:
         for number, _ in texts:
@@ -236,6 +249,11 @@ def main(draft: str, source: str, targets: Sequence[str], count: int) -> None:
                 for said, chain in found[before[number].get(key, 0) :]:
                     rules = [[*about, allowed] for about, allowed in said.items()]
                     file.write(json.dumps([number, key, rules, chain]) + "\n")
+
+
+def sides_of(pairs: Sequence[tuple[Tokenizer, ByteAlignedTranslator | None]], text: tuple[str, str]) -> list[Side]:
+    """A text for each target, whose model has read all of the prompt, and then the latest tokens."""
+    return [Side(*pair, *text, briefly=briefly) for pair in pairs for briefly in (False, True)]
 
 
 def read_known(draft: str, source: str) -> defaultdict[int, Known]:

@@ -14,7 +14,7 @@ import logging
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import product
+from itertools import chain, product
 from typing import Any, NamedTuple
 
 import click
@@ -31,6 +31,7 @@ from draft_models_record import (
     asking,
     draft_of,
     read_known,
+    sides_of,
     texts_of,
     translator_of,
 )
@@ -43,6 +44,7 @@ from spectool.measure.chips import published
 from spectool.measure.first_guesses import guesses, passages, right_proposals
 from spectool.measure.predict import RecordedModel, Text, play
 from spectool.runtime.drafters.drafter import Drafter, Drafting, Proposal, alone
+from spectool.runtime.drafters.drafter_slot import LATEST
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.loading import LEAST_OF_LOOKUPS, LEAST_OF_MODELS, load_model
@@ -106,17 +108,19 @@ class KeptModel(Drafter):
 
     name, costs_a_pass, longest, passes = "model", True, LONGEST, 0
 
-    def __init__(self, sides: Iterable[Side], translator: ByteAlignedTranslator | None, honesty: float) -> None:
+    def __init__(self, sides: Sequence[Side], translator: ByteAlignedTranslator | None, honesty: float) -> None:
         """Know what a model said; there is no translator where its tokens are the target's."""
         self._kept, self.honesty = Kept(), honesty
         self._translated = None if translator is None else TranslatedDrafter(self._kept, translator)  # type: ignore[arg-type]
         self._chains = {
             (*side.prompt, *side.output[:at]): chain for side in sides for at, chain in enumerate(side.chains)
         }
+        self._ends = {text[-LATEST // 2 :]: chain for text, chain in self._chains.items()}  # brief ones come last
 
     def start(self, prompt: Sequence[int]) -> None:
         """Go to a place."""
-        self._kept.chain = self._chains[tuple(prompt)]
+        # One that begins to read in the middle of a text is taken to know as much as one that began with the text.
+        self._kept.chain = self._chains.get(text := tuple(prompt)) or self._ends[text[-LATEST // 2 :]]
         if self._translated is not None:
             self._translated.start(prompt)
 
@@ -225,11 +229,11 @@ def recorded(draft: str, source: str, target: str) -> tuple[list[Text], KeptMode
     """The texts of a source as far as a draft model was asked about them, and what it said."""
     known, translator, tokenizer = read_known(draft, source), translator_of(draft, target), real_tokenizer(target)
     texts = [(number, text) for number, text in enumerate(texts_of(source)) if number in known]
-    sides = {number: Side(tokenizer, translator, *text) for number, text in texts}
-    for number, side in sides.items():
+    sides = {number: sides_of([(tokenizer, translator)], text) for number, text in texts}
+    for number, side in ((number, side) for number, both in sides.items() for side in both):
         next(asking([side], known[number]), None)  # ends where the model was not asked
-    written = [Text(side.prompt, side.output[: len(side.chains)]) for side in sides.values()]
-    return written, KeptModel(sides.values(), translator, honesty_of(draft, source[:2]))
+    written = [Text(whole.prompt, whole.output[: len(whole.chains)]) for whole, _ in sides.values()]
+    return written, KeptModel([*chain(*sides.values())], translator, honesty_of(draft, source[:2]))
 
 
 def honesty_of(draft: str, language: str) -> float:

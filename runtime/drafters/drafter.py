@@ -115,7 +115,7 @@ class Drafter:
         return 0
 
     def start(self, prompt: Sequence[int]) -> None:
-        """Begin a generation after ``prompt`` (token ids); forget any earlier one."""
+        """Begin a generation after ``prompt`` (token ids), of which a model may get only the first and latest."""
 
     def propose(self, limit: int) -> Proposal:
         """Guess at most ``limit`` (>= 0) next tokens, without adding them to the history; by default by `drafting`."""

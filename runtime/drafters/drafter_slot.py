@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from spectool.runtime.sampling.randomness import Randomness
     from spectool.runtime.sampling.verification import Draw
 
+LATEST = 64  # tokens that a model reads of a text where all that it has missed would take too long
+FIRST = 4  # tokens of the text that it reads before these, since models attend to them (Xiao et al. 2024, section 3)
 _Result = TypeVar("_Result")
 
 
@@ -25,6 +27,7 @@ class DrafterSlot:
         drafter: The drafter; None once it has failed.
         missed: Tokens of the text that it has not been told yet.
         unread: About how many of them its model has to read; it may know a prompt from an earlier text.
+        reads_all: Whether it reads all of them, or begins again with the first and the latest tokens of the text.
         proposal: Its proposal of this cycle; empty if it was not asked.
         randomness: The random state of the text, which is entered whenever the drafter acts.
     """
@@ -105,7 +108,8 @@ class DrafterSlot:
         return self._attempt(lambda drafter: self._valid(drafter.extend(tokens, limit), limit)) or NOTHING
 
     def _begin(self, prompt: Sequence[int]) -> None:
-        self.missed, self.unread, self._begun = list(prompt), len(prompt), False
+        self.missed, self.unread, self._begun, self.reads_all = list(prompt), len(prompt), False, True
+        self._first = tuple(prompt[:FIRST])
         self.proposal = NOTHING
 
     def _valid(self, proposal: Proposal, limit: int) -> Proposal:
@@ -146,6 +150,8 @@ class DrafterSlot:
         if self._begun and not self.missed:
             return
         missed, self.missed, self.unread = self.missed, [], 0
+        if not self.reads_all and len(missed) > FIRST + LATEST:
+            self._begun, missed = False, [*self._first, *missed[-LATEST:]]
         if self._begun:
             drafter.commit(tuple(missed))
             return

@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from spectool.runtime.drafters.drafter import NOTHING, Proposal, accepted_length
-from spectool.runtime.drafters.drafter_slot import DrafterSlot, TextDrafters
+from spectool.runtime.drafters.drafter_slot import LATEST, DrafterSlot, TextDrafters
 from spectool.runtime.policy.candidate import NO_CANDIDATE, Candidate, best, level_of, level_rows, surest
 from spectool.runtime.policy.curve import FREE, PassCurve
 from spectool.runtime.policy.record import Record
@@ -30,6 +30,7 @@ _FURTHER = 0.60, 0.67, 0.72, 0.77, 0.77, 0.77, 0.77
 """The same of each token after it, if those before are right."""
 DOUBTED = 0.5  # of the probability of a look-up's tokens counts where a model has guessed, too
 _CATCHING_UP = 8  # unread tokens that a model reads in the pass of its first draft; more take passes of their own
+_ALL = 0.5  # of what a text gains by a model may be spent on reading all of it, rather than the latest tokens
 
 Draft: TypeAlias = Callable[[Sequence[tuple[DrafterSlot, int]]], Sequence[Proposal]]
 
@@ -118,11 +119,15 @@ class Models:
         count = max(1, best([sure if at in asked else own for at, (_, _, own) in enumerate(texts)], drafting, rate)[0])
         gain = record.usual_gain(promised - worth)
         scale = record.cost.reading * self._share(record, 1, prospect.together)
-        reading = {at: scale * model.unread for at, model in asked.items() if model.unread > _CATCHING_UP}
-        worthy = {at: model for at, model in asked.items() if self._pays(prospect, at, gain, reading.get(at, 0.0))}
+        reading = dict[int, float]()  # plain passes that it takes
+        for at, model in asked.items():
+            unread = model.unread if model.unread > _CATCHING_UP else 0
+            model.reads_all = self._pays(prospect, at, _ALL * gain, scale * unread)
+            reading[at] = scale * (unread if model.reads_all else min(unread, LATEST))
+        worthy = {at: model for at, model in asked.items() if self._pays(prospect, at, gain, reading[at])}
         tried = promised <= worth or not worthy
-        worthy = worthy or dict([min(asked.items(), key=lambda each: reading.get(each[0], 0.0))])
-        passes = sum([reading.get(at, 0.0) for at in worthy])
+        worthy = worthy or dict([min(asked.items(), key=lambda each: reading[each[0]])])
+        passes = sum([reading[at] for at in worthy])
         if tried and not record.may_try(drafting[count] - costs[0] + passes):
             return None
         return Asked(worthy, count, passes, expected)

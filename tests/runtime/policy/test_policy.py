@@ -7,7 +7,7 @@ import mlx.core as mx
 import pytest
 
 from spectool.runtime.drafters.drafter import Drafter, Proposal
-from spectool.runtime.drafters.drafter_slot import DrafterSlot, TextDrafters
+from spectool.runtime.drafters.drafter_slot import FIRST, LATEST, DrafterSlot, TextDrafters
 from spectool.runtime.policy.candidate import Candidate, best
 from spectool.runtime.policy.curve import PassCurve
 from spectool.runtime.policy.policy import Choice, Policy
@@ -196,6 +196,20 @@ def test_a_long_prompt_is_read_only_for_a_long_text() -> None:
         policy, text = asking(model, DraftCost(0.05, reading), prompt=[9] * 100)
         cycle(policy, text, [4, 4])
         assert (model.made > 0) == asked
+
+
+def test_of_a_prompt_that_is_too_long_a_model_reads_the_latest_tokens() -> None:
+    """Also of what it has missed while it was not asked; the loop has told it nothing of that."""
+    model, text = Model([4]), [*range(100, 1100)]
+    policy, drafters = asking(model, DraftCost(0.02, 0.05), prompt=text)
+    cycle(policy, drafters, [4, 4])
+    assert model.seen == [*text[:FIRST], *text[-LATEST:]]
+    drafters.follow(text)
+    cycle(policy, drafters, [4, 4])
+    assert model.seen == [*text[:FIRST], *text[-LATEST:]]
+    drafters.follow(text[: LATEST // 2])
+    cycle(policy, drafters, [4, 4])
+    assert model.seen[FIRST + LATEST :] == [4, 4, *text[: LATEST // 2]]
 
 
 def test_what_a_model_has_read_before_is_not_paid_for_again() -> None:
