@@ -1,4 +1,4 @@
-"""Facts that are worked out once for each model, and kept with it."""
+"""Facts that are worked out once for each model or tokenizer, and kept with it."""
 
 from collections.abc import Callable
 from functools import wraps

@@ -193,8 +193,4 @@ def _handle(value: Any) -> Any:
 
 
 def _handles(attributes: dict[str, Any]) -> dict[str, Any]:
-    found = attributes.copy()
-    for name, value in attributes.items():
-        if value is not None:
-            found[name] = _handle(value)
-    return found
+    return {name: None if value is None else _handle(value) for name, value in attributes.items()}

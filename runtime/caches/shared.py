@@ -345,23 +345,17 @@ def _mixed(
     from_others = mx.array(list(rows))
 
     def mixed(one: mx.array | None, other: mx.array | None) -> mx.array | None:
-        if (pair := _filled(one, len(rows), other, len(rows))) is None:
+        if (known := other if one is None else one) is None:
             return None
-        return mx.where(from_others.reshape(-1, *[1] * (pair[0].ndim - 1)), pair[1], pair[0])
+        chosen = from_others.reshape(-1, *[1] * (known.ndim - 1))
+        return mx.where(chosen, 0 if other is None else other, 0 if one is None else one)
 
     return [mixed(one, other) for one, other in zip(states, others, strict=True)]
 
 
 def _joined(all_: mx.array | None, one: mx.array | None, rows: int) -> mx.array | None:
-    """The states of ``rows`` rows and one more."""
-    pair = _filled(all_, rows, one, 1)
-    return None if pair is None else mx.concatenate(pair)
-
-
-def _filled(one: mx.array | None, rows: int, other: mx.array | None, others: int) -> list[mx.array] | None:
-    """Two states with these rows, of which one that was never fed is zeros; None if neither was."""
-    known = other if one is None else one
-    if known is None:
+    """The states of ``rows`` rows and one more, with zeros for what was never fed; None if nothing was."""
+    if (known := one if all_ is None else all_) is None:
         return None
-    sized = ((one, rows), (other, others))
-    return [mx.zeros((count, *known.shape[1:]), known.dtype) if each is None else each for each, count in sized]
+    zeros = mx.zeros((rows + 1, *known.shape[1:]), known.dtype)
+    return mx.concatenate([zeros[:rows] if all_ is None else all_, zeros[:1] if one is None else one])

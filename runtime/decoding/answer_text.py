@@ -4,15 +4,13 @@ import codecs
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from spectool import TokenizerError
 from spectool.runtime.chat_template import has_channels
 from spectool.runtime.decoding.marked_text import MarkedText
+from spectool.runtime.per_model import once_per_model
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
-
-_known: WeakKeyDictionary[Any, Tokenizer | None] = WeakKeyDictionary()
 
 
 class AnswerText(MarkedText):
@@ -116,13 +114,11 @@ def encode_answer(tokenizer: Any, text: str) -> list[int]:
     return list(tokenizer.encode(own, add_special_tokens=False))
 
 
+@once_per_model
 def _with_token_bytes(tokenizer: Any) -> Tokenizer | None:
     """The tokenizer as spectool reads it; None if the text is more than the bytes of its tokens, or less."""
-    if tokenizer not in _known:
-        try:
-            opened = open_tokenizer(tokenizer)
-            opened.token_bytes_of(())  # refuses a decoder that it does not know
-            _known[tokenizer] = opened
-        except TokenizerError:
-            _known[tokenizer] = None
-    return _known[tokenizer]
+    with suppress(TokenizerError):
+        opened = open_tokenizer(tokenizer)
+        opened.token_bytes_of(())  # refuses a decoder that it does not know
+        return opened
+    return None

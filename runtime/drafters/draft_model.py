@@ -82,17 +82,12 @@ class ModelDrafter(Drafter):
             history = None if history is None else mx.concatenate([history, token.astype(history.dtype)])
             return token
 
-        chain, highest, fed = yield from draft_chain(
+        drafts, highest, fed = yield from draft_chain(
             lambda logits: logits, unfed, limit, min_probability=self._min_probability, choose=choose
         )
-        drafts, proposal = list[int](), Proposal((), self.name)
-        if chain:
-            tokens, probabilities = mx.concatenate(chain), mx.exp(mx.stack(highest))
-            yield [tokens, probabilities]
-            drafts, drawn_from = evaluated(tokens), mx.concatenate(distributions) if distributions else None
-            proposal = Proposal(drafts, self.name, cast("list[float]", probabilities.tolist()), drawn_from)
         self.cache.tokens += unfed + drafts[:fed]
-        return proposal
+        drawn_from = mx.concatenate(distributions) if distributions else None
+        return Proposal(drafts, self.name, [math.exp(each) for each in highest], drawn_from)
 
     def commit(self, tokens: Sequence[int]) -> None:
         """Add ``tokens`` to the text; drafts that were wrong are taken back before the next ones."""
@@ -113,7 +108,7 @@ def draft_chain(
     min_probability: float,
     likely: mx.array | float = 0.0,
     choose: Callable[[mx.array], mx.array | None] = most_probable,
-) -> Drafting[tuple[list[mx.array], list[mx.array], int]]:
+) -> Drafting[tuple[list[int], list[float], int]]:
     """At most ``limit`` drafts, which are chained on the device, unless their probability decides where they end.
 
     Args:
@@ -125,7 +120,7 @@ def draft_chain(
         choose: Chooses a token [1] given logits [1, vocabulary]; None ends the drafts.
 
     Returns:
-        The drafts, each [1], the log-probability [] of the most probable token at each of them, and how many were fed.
+        The drafts, the log-probability of the most probable token at each of them, and how many were fed.
     """
     least = math.log(min_probability) if min_probability > 0 else -math.inf
     tokens, highest, fed, feed = list[mx.array](), list[mx.array](), 0, mx.array(list(unfed), dtype=mx.int32)
@@ -141,7 +136,11 @@ def draft_chain(
         likely = likely + highest[-1]
         if least > -math.inf:
             yield [feed, likely]
-    return tokens, highest, fed
+    if not tokens:
+        return [], [], fed
+    drafts, scores = mx.concatenate(tokens), mx.stack(highest)
+    yield [drafts, scores]
+    return evaluated(drafts), cast("list[float]", scores.tolist()), fed
 
 
 def vocabulary_mismatch(draft: Mapping[str, int], target: Mapping[str, int]) -> str | None:

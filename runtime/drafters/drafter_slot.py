@@ -25,6 +25,7 @@ class DrafterSlot:
 
     Attributes:
         drafter: The drafter; None once it has failed.
+        cache: That of its model, also then; None without one.
         missed: Tokens of the text that it has not been told yet.
         unread: About how many of them its model has to read; it may know a prompt from an earlier text.
         reads_all: Whether it reads all of them, or begins again with the first and the latest tokens of the text.
@@ -46,7 +47,7 @@ class DrafterSlot:
         ``randomness`` of the text, or with None from MLX's own.
         """
         self.drafter: Drafter | None = drafter
-        self._given = drafter
+        self.cache = drafter.cache
         self.name, self.is_model, self.longest = drafter.name, drafter.costs_a_pass, drafter.longest
         self._failures, self._draw, self._vocabulary = failures, draw, vocabulary
         self.randomness: Randomness | nullcontext[None] = nullcontext()
@@ -97,11 +98,6 @@ class DrafterSlot:
         except Exception as error:
             self._fail(error)
         return self.proposal
-
-    def close(self) -> None:
-        """End the text: its model has a cache of its own again."""
-        if (cache := self._given.cache) is not None:
-            cache.leave()
 
     def extend(self, tokens: Sequence[int], limit: int) -> Proposal:
         """At most ``limit`` tokens after ``tokens`` of another drafter; empty from a drafter that fails."""
@@ -202,9 +198,9 @@ class TextDrafters:
             slot.follow(tokens)
 
     def close(self) -> None:
-        """End the text: what the drafters know of it is their own again."""
-        if self.model is not None:
-            self.model.close()
+        """End the text: its model has a cache of its own again."""
+        if self.model is not None and self.model.cache is not None:
+            self.model.cache.leave()
 
     def may_propose(self) -> bool:
         """Whether one of them may have a proposal in the next cycle."""

@@ -9,7 +9,7 @@ p(. | all), so that healing costs no pass of its own. A healed token takes the l
 
 import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import mlx.core as mx
 
@@ -17,7 +17,6 @@ from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.drafters.draft_model import draft_chain
 from spectool.runtime.drafters.drafter import Drafting
 from spectool.runtime.sampling.token_ids import require_tokens, vocabulary_size
-from spectool.runtime.sampling.verification import evaluated
 from spectool.runtime.translation.byte_aligned import FirstTokenRule
 
 MOST_ASKED = 32  # candidates that ``constraint.allows`` may be asked about
@@ -83,18 +82,14 @@ class ModelSource:
 
     def going_on(self, limit: int = 1) -> Drafting[list[int]]:
         """At most ``limit`` draft ids after those of the latest draft; empty where more do not pay."""
-        before = self.likely[-1]
-        chain, highest, _ = yield from draft_chain(
-            self.read, self._unfed, limit, min_probability=self._min_probability, likely=before
+        drafts, highest, fed = yield from draft_chain(
+            self.read, self._unfed, limit, min_probability=self._min_probability, likely=self.likely[-1]
         )
-        if not chain:
-            return []
-        tokens, likely = mx.concatenate(chain), before + mx.cumsum(mx.stack(highest))
-        yield [tokens, likely]
-        drafts = evaluated(tokens)
-        self.cache.tokens += [*self._unfed, *drafts[:-1]]
-        self._unfed = drafts[-1:]
-        self.likely += cast("list[float]", likely.tolist())
+        if drafts:
+            self.cache.tokens += [*self._unfed, *drafts[:fed]]
+            self._unfed = drafts[fed:]
+        for each in highest:
+            self.likely.append(self.likely[-1] + each)
         return drafts
 
     def follow(self, context: Sequence[int], unchanged: int = 0) -> list[int]:

@@ -29,9 +29,7 @@ class DraftPasses:
 
     def draft(self, asked: Sequence[tuple[DrafterSlot, int]]) -> list[Proposal]:
         """The proposals of several drafters, each with the most tokens that it may draft."""
-        if caches := [
-            cache for slot, _ in asked if slot.drafter is not None and (cache := slot.drafter.cache) is not None
-        ]:
+        if caches := [slot.cache for slot, _ in asked if slot.drafter is not None and slot.cache is not None]:
             self._shared = self._shared or SharedTexts(caches[0].model)
             self._shared.begin(caches)
         drafting = {slot: slot.drafting(limit) for slot, limit in asked}
@@ -65,7 +63,7 @@ class DraftPasses:
     def _fed(self, waiting: dict[DrafterSlot, mx.array]) -> dict[DrafterSlot, Any]:
         """The logits after what each text feeds, or the error of the pass."""
         assert self._shared is not None
-        slots = {slot.drafter.cache: slot for slot in waiting if slot.drafter is not None and slot.drafter.cache}
+        slots = {slot.cache: slot for slot in waiting if slot.drafter is not None and slot.cache is not None}
         try:
             found = self._shared.feed({cache: waiting[slot] for cache, slot in slots.items()})
         except Exception as error:
