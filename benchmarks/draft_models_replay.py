@@ -13,7 +13,7 @@ import json
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain, product
 from typing import Any, NamedTuple
 
