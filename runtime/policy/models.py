@@ -30,7 +30,7 @@ _FURTHER = 0.60, 0.67, 0.72, 0.77, 0.77, 0.77, 0.77
 """The same of each token after it, if those before are right."""
 DOUBTED = 0.5  # of the probability of a look-up's tokens counts where a model has guessed, too
 _CATCHING_UP = 8  # unread tokens that a model reads in the pass of its first draft; more take passes of their own
-_ALL = 0.5  # of what a text gains by a model may be spent on reading all of it, rather than the latest tokens
+_ALL = 0.75  # of what a text gains by a model may be spent on reading all of it, rather than the latest tokens
 
 Draft: TypeAlias = Callable[[Sequence[tuple[DrafterSlot, int]]], Sequence[Proposal]]
 
