@@ -28,7 +28,7 @@ from spectool.tests.tiers import nightly
 
 PROMPT = [3, 1]
 KINDS = ["llama", "nemotron-nas", "qwen3", "gemma3_text", "ministral3", "qwen3_5", "falcon_h1", "mamba2"]
-TIERED = ["llama", "gemma3_text", "qwen3_5", "mamba2", *nightly("nemotron-nas", "qwen3", "ministral3", "falcon_h1")]
+TIERED = ["llama", "gemma3_text", "qwen3_5", *nightly("mamba2", "nemotron-nas", "qwen3", "ministral3", "falcon_h1")]
 
 
 def check_schedules(kind: str, count: int) -> None:

@@ -65,7 +65,7 @@ def best_speed(
 
 
 @pytest.mark.parametrize("curve", [*QUICK, *nightly(*OTHERS)])
-@pytest.mark.parametrize("look_up", LOOK_UPS)
+@pytest.mark.parametrize("look_up", ["mixed", *nightly("sure", "unsure")])
 @pytest.mark.parametrize(("count", "model"), [(2, "cheap"), *nightly(*((8, each) for each in MODELS))])
 def test_it_is_never_far_below_its_best_drafter_and_near_the_best_choices(
     count: int, curve: str, model: str, look_up: str
