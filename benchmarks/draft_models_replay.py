@@ -14,7 +14,7 @@ import logging
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import chain, product
+from itertools import product
 from typing import Any, NamedTuple
 
 import click
@@ -230,10 +230,12 @@ def recorded(draft: str, source: str, target: str) -> tuple[list[Text], KeptMode
     known, translator, tokenizer = read_known(draft, source), translator_of(draft, target), real_tokenizer(target)
     texts = [(number, text) for number, text in enumerate(texts_of(source)) if number in known]
     sides = {number: sides_of([(tokenizer, translator)], text) for number, text in texts}
-    for number, side in ((number, side) for number, both in sides.items() for side in both):
-        next(asking([side], known[number]), None)  # ends where the model was not asked
+    for number, both in sides.items():
+        for side in both:
+            next(asking([side], known[number]), None)  # ends where the model was not asked
     written = [Text(whole.prompt, whole.output[: len(whole.chains)]) for whole, _ in sides.values()]
-    return written, KeptModel([*chain(*sides.values())], translator, honesty_of(draft, source[:2]))
+    every = [side for both in sides.values() for side in both]
+    return written, KeptModel(every, translator, honesty_of(draft, source[:2]))
 
 
 def honesty_of(draft: str, language: str) -> float:

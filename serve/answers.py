@@ -68,8 +68,8 @@ class Answer:
         limit = usual if self.request.limit is None else self.request.limit
         return min(limit, room if room > 0 else MOST_TOKENS)
 
-    def begin(self, model: LoadedModel, options: ServerOptions, **others: Any) -> GenerationSettings:
-        """Return how it is written: as the request, the ``options`` and the ``others``, its drafts and cache, say."""
+    def begin(self, model: LoadedModel, options: ServerOptions) -> GenerationSettings:
+        """Return how it is written, but for its drafts and cache; what the request leaves out is as ``options`` say."""
         self._model, request, prompt = model, self.request, self.prompt
         ends: dict[str, Any] = {"stop_tokens": model.ends, "max_tokens": self.limit(model, options)}
         own_text = prompt.own_text and not request.constrained
@@ -93,7 +93,6 @@ class Answer:
             prefill_step_size=options.prefill_step_size,
             kv_bits=options.kv_bits,
             quantized_kv_start=options.quantized_kv_start,
-            **others,
         )
 
     def add(self, token: int, logprobs: mx.array) -> Delta:

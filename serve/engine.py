@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future
 from contextlib import ExitStack
+from dataclasses import replace
 
 import mlx.core as mx
 
@@ -150,6 +151,7 @@ class Engine:
 
     def _begin(self, answer: Answer) -> None:
         model, prompt, length = self.model, answer.prompt.tokens, answer.request.num_draft_tokens
+        settings = answer.begin(model, self._options)  # first: one that is refused leaves the caches as they are
         known = None
         if answer.held is None:
             answer.held, known = self._caches.take(answer.client, prompt, model.model)
@@ -157,7 +159,7 @@ class Engine:
         cache, cached = held.content()
         answer.cached = len(cached)
         # With a seed, what other requests have shown does not count.
-        seeded, usual = answer.request.seed is not None, self._options.num_draft_tokens
+        seeded, usual = settings.seed is not None, self._options.num_draft_tokens
         if model.drafter is not None:
             answer.drafter = (None if seeded else known) or model.drafter.fork()
         policy: int | Policy | None = usual if length is None and (seeded or usual == 0) else length
@@ -171,9 +173,8 @@ class Engine:
                     each.held = held.copy()
                 self._waiting.extend(answer.copies)
 
-        settings = answer.begin(
-            model,
-            self._options,
+        settings = replace(
+            settings,
             drafter=answer.drafter,
             num_draft_tokens=policy,
             prompt_cache=cache,

@@ -20,7 +20,7 @@ from spectool.serve.options import DEFAULT_MODEL
 MAX_TEXTS = 16  # answers to one request
 _LARGEST = 2**63 - 1
 _MOST_BIASES = 1 << 16
-_CALLER_S = signature(PreTrainedTokenizerBase.apply_chat_template).parameters.keys()  # are no variables of a template
+_CALLERS_OWN = signature(PreTrainedTokenizerBase.apply_chat_template).parameters.keys()  # no variables of a template
 # What -1 stands for, as in llama.cpp and vLLM: as many as there is room for, any seed, all tokens.
 _MINUS_ONE = {"max_tokens": _LARGEST, "max_completion_tokens": _LARGEST, "seed": None, "top_k": 0}
 # What older versions of vLLM, llama.cpp and SGLang call fields that say what an answer has to look like.
@@ -157,7 +157,7 @@ class ChatRequest(GenerationRequest):
 
     @model_validator(mode="after")
     def _normalize(self) -> Self:
-        if wrong := sorted(_CALLER_S & self.chat_template_kwargs.keys()):
+        if wrong := sorted(_CALLERS_OWN & self.chat_template_kwargs.keys()):
             raise wrong_field("chat_template_kwargs", f"expected variables of the chat template, got {quoted(wrong)}")
         if self.top_logprobs and not self.logprobs:
             self.without_effect.add("top_logprobs")
