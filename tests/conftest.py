@@ -36,8 +36,12 @@ BIG = (
     "qwen2.5",
     "xlm-roberta-base",
 )
-# Models whose layers and caches are like those of llama and gemma3_text.
-ALIKE = ("qwen2", "qwen3", "ministral3", "internlm2", "gemma2")
+# Of tiny models, `make test` takes llama, gemma3_text and qwen3_5: caches that grow, windows, and recurrent layers.
+# Each of the others is like one of these, or rare.
+OTHERS = {
+    *("qwen2", "qwen3", "ministral3", "internlm2", "gemma2"),
+    *("deepseek_v3", "falcon_h1", "llama4", "mamba2", "nemotron-nas"),
+}
 
 # Folders and files of tests that run tiny models; the others have no model and no process.
 ENGINE = (
@@ -85,7 +89,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             or item.get_closest_marker("slow")
             or where.startswith("lab/")
             or any(name in str(value) for value in values for name in BIG)
-            or (where.startswith("runtime/") and not set(ALIKE).isdisjoint(map(str, values)))
+            or (where.startswith("runtime/") and not OTHERS.isdisjoint(map(str, values)))
         ):
             item.add_marker(pytest.mark.nightly)
         else:

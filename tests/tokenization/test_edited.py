@@ -48,7 +48,7 @@ def test_an_ordinary_token_with_a_role_keeps_its_bytes(
     assert special.specials == plain.specials
 
 
-@pytest.mark.parametrize("role", ["pad_token", "eos_token", "mask_token"])
+@pytest.mark.parametrize("role", ["pad_token", *nightly("eos_token", "mask_token")])
 def test_a_role_from_the_configuration(role: str, shared: Path, tmp_path: Path) -> None:
     source = shared / "tokenizers" / "bielik-4.5b-v3-apt4" / "tokenizer.json"
     (tmp_path / "tokenizer.json").write_bytes(source.read_bytes())

@@ -28,7 +28,7 @@ from spectool.tests.tiers import nightly
 
 PROMPT = [3, 1]
 KINDS = ["llama", "nemotron-nas", "qwen3", "gemma3_text", "ministral3", "qwen3_5", "falcon_h1", "mamba2"]
-TIERED = ["llama", "gemma3_text", "qwen3_5", *nightly("mamba2", "nemotron-nas", "qwen3", "ministral3", "falcon_h1")]
+TIERED = ["llama", "qwen3_5", *nightly(*(each for each in KINDS if each not in ("llama", "qwen3_5")))]
 
 
 def check_schedules(kind: str, count: int) -> None:
@@ -159,7 +159,7 @@ def test_a_long_prompt_leaves_the_others_their_passes(eight: Any, monkeypatch: p
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen3_5", *nightly("mamba2")])
-@pytest.mark.parametrize("refused", [0, 3, 7])
+@pytest.mark.parametrize("refused", [3, *nightly(0, 7)])
 @pytest.mark.parametrize("begun", [0, 1])
 def test_a_text_that_fails_leaves_its_own_cache_right(kind: str, refused: int, begun: int) -> None:
     """With drafts that are partly wrong, as another text shares its passes, or is read while it fails."""

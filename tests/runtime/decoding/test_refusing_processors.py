@@ -98,8 +98,13 @@ def test_right_drafts_before_the_refused_one_are_kept() -> None:
 @pytest.mark.parametrize(
     ("drafter", "verify", "runs"),
     [
-        ("model", "rejection", 150),
-        *nightly(("model", "exact", 100), ("guesses", "exact", 150), ("stubborn", "rejection", 500)),
+        ("guesses", "exact", 50),
+        *nightly(
+            ("model", "rejection", 150),
+            ("model", "exact", 100),
+            ("guesses", "exact", 150),
+            ("stubborn", "rejection", 500),
+        ),
     ],
 )
 def test_drawn_text_keeps_its_distribution(drafter: str, verify: str, runs: int) -> None:

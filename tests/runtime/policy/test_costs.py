@@ -19,6 +19,7 @@ from spectool.runtime.policy.pass_costs import PassCosts, costs_path, load_costs
 from spectool.runtime.settings import LONGEST_DRAFT
 from spectool.tests.runtime.fake_drafters import Fixed, Reference
 from spectool.tests.runtime.models import KINDS, perturbed, prompts, tiny_model
+from spectool.tests.tiers import nightly
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +114,7 @@ def test_a_damaged_file_is_ignored_and_named(damage: str, caplog: pytest.LogCapt
     assert f"ignoring {path}: expected measurements" in caplog.text
 
 
-@pytest.mark.parametrize("options", [{}, {"seed": 1}, {"logits_processors": [lambda tokens, logits: logits]}])
+@pytest.mark.parametrize("options", [{}, *nightly({"seed": 1}, {"logits_processors": [lambda tokens, logits: logits]})])
 def test_plain_passes_that_are_wanted_for_comparison_are_timed(options: dict[str, Any]) -> None:
     """Whether a pass could begin ahead or not: else nothing would be drafted any more."""
     model: Any = tiny_model()
@@ -127,7 +128,7 @@ def test_plain_passes_that_are_wanted_for_comparison_are_timed(options: dict[str
     assert statistics.accepted > 20
 
 
-@pytest.mark.parametrize("temp", [0.0, 1.0])
+@pytest.mark.parametrize("temp", [1.0, *nightly(0.0)])
 def test_the_same_request_drafts_the_same_with_automatic_lengths(temp: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Made-up costs are far from a tiny model's, which only texts that draw with a seed do not notice."""
     monkeypatch.setattr(module, "_doubt", lambda key: None)  # they would be measured again

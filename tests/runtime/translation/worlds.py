@@ -14,11 +14,12 @@ from spectool.artifacts.alignment import NONE, Alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator, whole_characters
 from spectool.tests.runtime.translation.translation_twin import TranslationTwin, text_bytes, whole
+from spectool.tests.tiers import nightly
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.tokenizer import Tokenizer
 
 BUNDLED = ("other:target", "target:other")
-QUICK = (*BUNDLED, "qwen2.5:bielik-11b-v2.5")
+QUICK = (BUNDLED[0], *nightly(BUNDLED[1], "qwen2.5:bielik-11b-v2.5"))
 SLOW = (
     "bielik-11b-v2.5:mistral-7b-v0.1",
     "bielik-11b-v2.5:qwen2.5",
