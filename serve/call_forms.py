@@ -5,10 +5,12 @@ their digits, and values of the types that the tool's schema allows. What cannot
 pattern takes more than linear time for a text, because a user can have a model write the worst case.
 """
 
+import ast
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -35,10 +37,10 @@ _OBJECTS = re.compile(r"\s*(?:\[\s*)?\{")  # calls in JSON, perhaps in a list
 
 def _named(call: Any) -> tuple[str, Any]:
     """The name and the arguments of the call that an object in JSON stands for."""
-    arguments = next((call[name] for name in ("arguments", "parameters") if call.get(name) is not None), None)
-    if arguments is None and call.keys() - {"name", "arguments", "parameters", "id", "type"}:
+    given = [call[name] for name in ("arguments", "parameters") if call.get(name) not in (None, {}, "")]
+    if len(given) > 1 or call.keys() - {"name", "arguments", "parameters", "id", "type"}:
         raise ValueError("arguments that stand somewhere else would be lost")
-    return call["name"], arguments
+    return call["name"], given[0] if given else None
 
 
 class Form:
@@ -177,7 +179,7 @@ def _pointed_to(reference: str, root: Any) -> Any:
 
 
 _LIKE_JSON = re.compile(
-    r"""<\|"\|>(?P<verbatim>.*?)<\|"\|> | <escape>(?P<escape>.*?)<escape> | (?P<closed>\))
+    r"""<\|"\|>(?P<verbatim>.*?)<\|"\|> | <escape>(?P<escape>.*?)<escape> | (?P<closed>(?:,\s*+)?\))
     | "(?P<double>(?:[^"\\]++|\\.)*+)" | '(?P<single>(?:[^'\\]++|\\.)*+)' | (?P<cut>(?:["']|<\|"\|>|<escape>).*)
     | (?<![\w.:$-]) (?: call:(?P<call>[\w.:-]+)\s*(?=\{) | (?P<function>[\w.-]+)\( | (?P<key>[\w.$-]+)\s*[:=]
     | (?P<constant>True|False|None)\b )""",
@@ -190,14 +192,29 @@ def in_string(text: str) -> bool:
     return any(part.lastgroup == "cut" for part in _LIKE_JSON.finditer(text))
 
 
-def _as_json(text: str) -> str:
-    """Calls in Python's or in Gemma's form with strings, names and constants of JSON, as far as it has the same."""
+# Escapes in Python's strings; what other characters follow, a backslash is only a backslash.
+_ESCAPE = re.compile(
+    r"""\\(?:[\n\\'"abfnrtv] | [0-3]?[0-7]{1,2} | x[\da-fA-F]{2} | u[\da-fA-F]{4} | U[\da-fA-F]{8} | N\{[^{}]*\})""",
+    re.VERBOSE,
+)
+
+
+def _string_of_python(text: str) -> str:
+    return json.dumps(_ESCAPE.sub(lambda each: ast.literal_eval(f"'{each[0]}'"), text))
+
+
+def _string_like_json(text: str) -> str:
+    other = {'"': r"\"", r"\'": "'"}  # each quote need not be escaped between the others
+    return '"' + re.sub(r"\\.|\"", lambda each: other.get(each[0], each[0]), text, flags=re.DOTALL) + '"'
+
+
+def _as_json(text: str, string: Callable[[str], str]) -> str:
+    """Calls in Python's or in Gemma's form as JSON, as far as it has the same; ``string`` translates what is quoted."""
 
     def translated(part: re.Match[str]) -> str:
         kind = part.lastgroup or ""
-        if kind in ("double", "single"):  # where the other quote need not be escaped
-            other = {'"': r"\"", r"\'": "'"}
-            return '"' + re.sub(r"\\.|\"", lambda each: other.get(each[0], each[0]), part[kind], flags=re.DOTALL) + '"'
+        if kind in ("double", "single"):
+            return string(part[kind])
         if kind in ("closed", "constant"):
             return _CONSTANTS.get(part[kind], "}")
         return part[kind] if kind == "cut" else json.dumps(part[kind]) + {"function": "{", "key": ":"}.get(kind, "")
@@ -224,7 +241,9 @@ _QWEN: Any = {"call_end": "</function>", "tags": (r"<parameter=([^<>\n]+)>\n?", 
 _CPM_START, _CPM_TAGS = ("<function name=", "</function>"), (rf"<param\s+{_NAME}", "</param>")
 _CPM: Any = {"call": r"""["']?([^"'<>]++)["']?\s*>""", "tags": _CPM_TAGS, "bare": _in_cdata}
 _HARMONY = Form(" to=functions.", "", "{}<|", "{}json", "{}code", call=r"(?P<name>[^\s<]++)[^{}]{0,80}?<\|message\|>")
-_TRANSLATED: Any = {"call": r'"(?P<name>[\w.:-]+)"\s*(?=\{)', "translated": _as_json}
+_NAMED_CALL = r'"(?P<name>[\w.:-]+)"\s*(?=\{)'
+_PYTHON: Any = {"call": _NAMED_CALL, "translated": partial(_as_json, string=_string_of_python)}
+_GEMMA: Any = {"call": _NAMED_CALL, "translated": partial(_as_json, string=_string_like_json)}
 
 
 def _with_keys(prefix: str = "") -> tuple[Form, ...]:
@@ -245,9 +264,9 @@ FORMS: dict[str, tuple[Form, ...]] = {
     "json_tools": (Form("<tool_call>", "</tool_call>"),),
     "mistral": (Form("[TOOL_CALLS]", "", "{}[ARGS]", "{}[CALL_ID]", "{}{{", call=_MISTRAL),),
     "kimi_k2": (Form(*_K2_SECTION, "<|tool_call_begin|>", "functions.{}:", call=_K2, call_end=_K2_END),),
-    "pythonic": (Form("<|tool_call_start|>", "<|tool_call_end|>", "[{}(", **_TRANSLATED),),
-    "gemma4": (Form("<|tool_call>", "<tool_call|>", "call:", **_TRANSLATED),),
-    "function_gemma": (Form("<start_function_call>", "<end_function_call>", "call:", **_TRANSLATED),),
+    "pythonic": (Form("<|tool_call_start|>", "<|tool_call_end|>", "[{}(", **_PYTHON),),
+    "gemma4": (Form("<|tool_call>", "<tool_call|>", "call:", **_GEMMA),),
+    "function_gemma": (Form("<start_function_call>", "<end_function_call>", "call:", **_GEMMA),),
     "glm47": _with_keys(),
     "laguna": _with_keys(),
     "longcat": _with_keys("longcat_"),

@@ -10,6 +10,7 @@ class Call(NamedTuple):
     id: str
     name: str
     arguments: str  # a JSON object
+    begins: int = 0  # characters of the answer's text before it
 
 
 class Place(NamedTuple):

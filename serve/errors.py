@@ -63,7 +63,14 @@ def checked(kind: type[Kind], body: dict[str, Any]) -> Kind:
     except ValidationError as error:
         # Of the kinds of values that a field may have, the one that was meant is the one that goes wrong last.
         errors = error.errors(include_url=False)
-        deepest = max(errors, key=lambda each: (each["type"] in ("too_long", "too_short"), len(each["loc"])))
+        deepest = max(
+            errors,
+            key=lambda each: (
+                each["type"] in ("too_long", "too_short"),
+                len(each["loc"]),
+                not each["type"].endswith(("_type", "_parsing")),
+            ),
+        )
         value, path, steps = body, "", deepest["loc"]
         for step in steps:  # some name one of several kinds of values instead
             if isinstance(value, list) and isinstance(step, int):
@@ -71,7 +78,7 @@ def checked(kind: type[Kind], body: dict[str, Any]) -> Kind:
             elif isinstance(value, dict) and step in value:
                 value, path = value[step], f"{path}.{step}"
         missing = deepest["type"] == "missing"
-        path = (f"{path}.{steps[-1]}" if missing else path).removeprefix(".")
+        path = (f"{path}.{steps[-1]}" if missing and value is not None else path).removeprefix(".")
         problem = _PLAIN_WORDS.get(deepest["type"], deepest["msg"].replace(" after validation", ""))
         got = "nothing" if missing else quoted(value)
         raise RequestRefused(400, f"{path}: {problem}, got {got}", param=str(steps[0])) from error

@@ -45,6 +45,7 @@ class Splitter(MarkedText):
         self._between = () if reasoning is None else between  # markers that are no text
         self.thinks = bool(reasoning)  # whether what comes next is reasoning
         self._space: str | None = None  # written since a call; None unless a call was the last thing written
+        self._length = 0  # of the text so far
         self.ids = set[str]()  # of the calls so far
 
     def add(self, text: str, last: bool = False, *, cut: bool = False) -> Delta:
@@ -138,7 +139,7 @@ class Splitter(MarkedText):
             # The model's, unless it repeats one. Templates of Mistral's refuse others than of nine letters and digits.
             call_id = call.id if call.id and call.id not in self.ids else uuid4().hex[:9]
             self.ids.add(call_id)
-            self._gained.calls.append(call._replace(id=call_id))
+            self._gained.calls.append(call._replace(id=call_id, begins=self._length))
             self._space = ""
         self._held = rest
 
@@ -171,3 +172,4 @@ class Splitter(MarkedText):
             self._space = None if text.strip() else text
         if self._space is None:
             self._gained.text += text
+            self._length += len(text)

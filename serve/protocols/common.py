@@ -67,20 +67,26 @@ class BlockWriter(Writer):
     def __init__(self, request: ChatRequest) -> None:
         super().__init__(request)
         self.blocks: list[Block] = []
+        self._length = 0  # of the answer's text
         self.end, self.stopped_by = "abort", ""
 
     def gained(self, piece: Delta) -> Iterator[tuple[Literal["open", "grow", "close"], Block, str]]:
         """What a piece does to the blocks: one opens empty, grows by a text, and closes; a call grows once."""
         self.end, self.stopped_by = piece.end or self.end, piece.stopped_by or self.stopped_by
-        gains: list[tuple[str, str, Call | None]] = [("reasoning", piece.reasoning, None), ("text", piece.text, None)]
-        gains += [("call", call.arguments, call) for call in piece.calls]
-        for kind, text, call in gains:
+        gains: list[tuple[str, str, Call | None]] = [("reasoning", piece.reasoning, None)]
+        place = 0
+        for call in piece.calls:
+            before, place = piece.text[place : call.begins - self._length], call.begins - self._length
+            gains += [("text", before, None), ("call", call.arguments, call)]
+        gains.append(("text", piece.text[place:], None))
+        self._length += len(piece.text)
+        for kind, text, of in gains:
             if not text:
                 continue
-            if call or not self.blocks or self.blocks[-1].kind != kind:
+            if of or not self.blocks or self.blocks[-1].kind != kind:
                 if self.blocks:
                     yield "close", self.blocks[-1], ""
-                self.blocks.append(Block(kind, len(self.blocks), call=call))
+                self.blocks.append(Block(kind, len(self.blocks), call=of))
                 yield "open", self.blocks[-1], ""
             self.blocks[-1].text += text
             yield "grow", self.blocks[-1], text

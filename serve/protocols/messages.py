@@ -7,7 +7,7 @@ from typing import Any
 
 from spectool.serve.answers import Answer
 from spectool.serve.deltas import Delta
-from spectool.serve.errors import MESSAGES
+from spectool.serve.errors import MESSAGES, quoted, wrong_field
 from spectool.serve.protocols import common
 from spectool.serve.protocols.common import Block, Event, called
 from spectool.serve.request_parts import joined
@@ -39,6 +39,8 @@ def chat_of(body: dict[str, Any]) -> ChatRequest:
     choice = chat["tool_choice"] = sent.get("tool_choice")
     if isinstance(choice, dict):
         kind, alone = choice.get("type"), choice.get("disable_parallel_tool_use")
+        if not isinstance(alone, bool | None):
+            raise wrong_field("tool_choice.disable_parallel_tool_use", f"expected true or false, got {quoted(alone)}")
         chat["parallel_tool_calls"] = None if alone is None else not alone
         if kind is not None and kind != "tool":  # which has a name
             chat["tool_choice"] = "required" if kind == "any" else kind

@@ -11,10 +11,12 @@ from spectool.serve.answers import Answer, Prompt
 from spectool.serve.deltas import Delta
 from spectool.serve.errors import RequestRefused
 from spectool.serve.protocols import responses
+from spectool.serve.protocols.messages import MessageWriter, chat_of
 from spectool.serve.server import Server
 from spectool.tests.serve.questions import CHAT, TOKENS, alone, writing_down
 from spectool.tests.serve.servers import client, exchange, get, post
 from spectool.tests.serve.test_answers import CALL
+from spectool.tests.serve.test_call_forms import splitter_of
 
 if TYPE_CHECKING:
     from anthropic import Anthropic
@@ -160,6 +162,20 @@ def test_an_incomplete_response_says_why(end: str, reason: str) -> None:
     whole = writer.whole([Answer(request, Prompt([]))])
     assert (whole["status"], whole["incomplete_details"]) == ("incomplete", {"reason": reason})
     assert whole["output"][0]["status"] == "incomplete"
+
+
+@pytest.mark.parametrize("size", [3, 10**6])
+def test_text_between_calls_stays_between_them(size: int) -> None:
+    """Also in forms whose calls are certain only once more text follows."""
+    splitter = splitter_of("qwen3_coder")
+    writer = MessageWriter(chat_of({"messages": [{"role": "user", "content": "a"}], "max_tokens": 9}))
+    call = "<tool_call>\n<function=now>\n</function>\n</tool_call>"
+    text = f"One. {call}\nTwo. {call}{call}\nThree."
+    pieces = [text[start : start + size] for start in range(0, len(text), size)]
+    for piece in [*(splitter.add(each) for each in pieces), splitter.add("", last=True)]:
+        deque(writer.add(piece), 0)
+    texts = ["One. ", "call", "\nTwo. ", "call", "call", "\nThree."]
+    assert [block.kind if block.call else block.text for block in writer.blocks] == texts
 
 
 def test_tools_of_responses(chatting: Server) -> None:

@@ -244,7 +244,9 @@ WRITE = '<|tool_call_start|>[write(path="/a", content={})]<|tool_call_end|>'.for
         # Python.
         ("pythonic", WRITE("'it\\'s one, two\nthree'"), {**A, "content": "it's one, two\nthree"}),
         ("pythonic", WRITE("'say \"a\"'"), {**A, "content": 'say "a"'}),
-        ("pythonic", WRITE("'a\\\nb'"), []),
+        ("pythonic", WRITE("'a\\\nb',"), {**A, "content": "ab"}),
+        ("pythonic", WRITE(r"""'s\/a\d\x1b\0\\n\N{EM DASH}'"""), {**A, "content": "s\\/a\\d\x1b\0\\n—"}),
+        ("pythonic", WRITE(r"'\N{NO SUCH NAME}'"), []),
         ("pythonic", WRITE("r'a'"), []),
         ("pythonic", WRITE("'a' 'b'"), []),
         ("pythonic", "<|tool_call_start|>[write('/a', 'x')]<|tool_call_end|>", []),
@@ -257,6 +259,9 @@ WRITE = '<|tool_call_start|>[write(path="/a", content={})]<|tool_call_end|>'.for
         ("qwen3_coder", QWEN.format("a" + PARAMETER("path", "a")), []),
         ("qwen3_coder", "Write `<tool_call>` and `<function=write>`.", []),
         ("json_tools", '<tool_call>{"name": "write", "arguments": {"path": "a", "path": "b"}}</tool_call>', []),
+        ("json_tools", '<tool_call>{"name": "write", "arguments": {"path": "a"}, "content": "b"}</tool_call>', []),
+        ("json_tools", '<tool_call>{"name": "now", "arguments": {"a": 1}, "parameters": {"b": 2}}</tool_call>', []),
+        ("json_tools", '<tool_call>{"name": "write", "arguments": {}, "parameters": {"b": 2}}</tool_call>', {"b": 2}),
     ],
 )
 def test_odd_calls_are_read_as_they_are_or_stay_text(kind: str, text: str, calls: Any) -> None:
