@@ -5,12 +5,13 @@
 
 All servers run, and one of them is asked at a time, in turns. Each client asks for continuations of Polish MT-Bench,
 from the folder named by SPECTOOL_SHARED, one after the other; no prompt comes twice. The ratios are ours divided by
-theirs: tokens per second, the median of the rounds with the lowest and the highest, and tokens per second of processor
-time where /proc shows it, which other programs disturb less. Drafts come from the history and a dictionary; ``plain``
-is our server without drafts, which shows what the server itself costs. With ``--draft-model``, a server with that model
-takes its place, and with ``--before`` one more of another version, in ``FOLDER/spectool``. The first round of each
-setting does not count, because passes of new sizes compile, and draft lengths are tried. Where three servers of a model
-do not fit into memory, ``--leave-out mlx_lm`` compares ours with one another.
+theirs: tokens per second, the median of the rounds with the lowest and the highest, and their geometric mean with its
+95% interval; and the same of tokens per second of processor time where /proc shows it, which other programs disturb
+less. Drafts come from the history and a dictionary; ``plain`` is our server without drafts, which shows what the
+server itself costs. With ``--draft-model``, a server with that model takes its place, and with ``--before`` one more
+of another version, in ``FOLDER/spectool``. The first round of each setting does not count, because passes of new sizes
+compile, and draft lengths are tried. Where three servers of a model do not fit into memory, ``--leave-out mlx_lm``
+compares ours with one another.
 
 Prints a line of JSON for each setting and appends it to ``benchmarks/results/server_speed.jsonl``.
 """
@@ -38,6 +39,8 @@ import click
 from real_data import dictionary_of
 from real_models import SHARED, real_model
 from saving import json_lines, save
+
+from spectool.measure.intervals import speedup_interval
 
 FIGURES = "speed", "processor_speed"
 
@@ -104,9 +107,10 @@ def measure(server: Running, prompts: Sequence[Sequence[str]], tokens: int, temp
 
 
 def ratios(runs: Sequence[Mapping[str, Measured]], name: str, base: str, of: str) -> list[float]:
-    """How a figure of a server compares with another's: the median of the rounds, the lowest, the highest."""
+    """How a figure of a server compares with another's: median, lowest and highest round, mean and its interval."""
     each = sorted(getattr(run[name], of) / getattr(run[base], of) for run in runs)
-    return [round(ratio, 3) for ratio in (median(each), each[0], each[-1])]
+    center, low, high, _ = speedup_interval(each)
+    return [round(ratio, 3) for ratio in (median(each), each[0], each[-1], center, low, high) if ratio is not None]
 
 
 def free_ports(count: int) -> list[int]:
