@@ -30,7 +30,7 @@ def main(debug: bool) -> None:
     Once:        spectool setup ./model --language pl --corpus texts/
     Every time:  spectool generate --model ./model --prompt "…"
 
-    The output is what the model alone would write, in fewer passes.
+    The output stays the model's own, in fewer passes.
     """
 
 

@@ -68,7 +68,8 @@ def require_writable(out: Path) -> None:
     """Raise an ArtifactError if nothing can be written at ``out``: better before the work than after it."""
     out = out.resolve()
     if out == Path.cwd() or not out.name:
-        raise ArtifactError(f"{out}: cannot be written (it is the current directory). Choose another -o")
+        what = "the current directory" if out.name else "the root of the file system"
+        raise ArtifactError(f"{out}: cannot be written (it is {what}). Choose another -o")
     folder = next(parent for parent in out.parents if parent.exists())
     try:  # os.access says yes to root, even where nothing can be made; a file without a name outlives no kill
         tempfile.TemporaryFile(dir=folder).close()

@@ -16,9 +16,14 @@ def default_path(name: str) -> Path:
     return Path(platformdirs.user_cache_dir("spectool")) / name
 
 
+def expanded(name: str | os.PathLike[str]) -> Path:
+    """The path of a name, in which ``~`` stands for the user's folder; that of an unknown user stays as it is."""
+    return Path(os.path.expanduser(name))  # noqa: PTH111 (the other one raises for an unknown user)
+
+
 def find_artifact(path: Path, suffix: str = "") -> Path:
     """``path`` itself or, if nothing is there, what has that name, or with ``suffix``, in the user's cache."""
-    path = Path(os.path.expanduser(path))  # noqa: PTH111 (the other one raises for an unknown user)
+    path = expanded(path)
     names = [path.name, f"{path.name}{suffix}"] if len(path.parts) == 1 and not path.exists() else []
     return next((cached for cached in map(default_path, names) if cached.is_file()), path)
 
@@ -30,7 +35,7 @@ def draft_path(name: str) -> Path:
 
 def find_draft(name: str) -> str:
     """``name`` itself or, if nothing is there, the draft model with that name in the user's cache."""
-    named = Path(os.path.expanduser(name))  # noqa: PTH111
+    named = expanded(name)
     cached = draft_path(name) if len(named.parts) == 1 and not os.path.lexists(named) else named
     return str(cached) if cached != named and cached.is_dir() else name
 
@@ -43,7 +48,7 @@ def digest(*values: Any) -> str:
 def place_of(source: str) -> str:
     """What tells text or a pack from others: where it is, or its name where it comes with spectool."""
     for name in (source, source.rpartition("#")[0]):  # after which a column may be named
-        path = Path(os.path.expanduser(name)).absolute()  # noqa: PTH111
+        path = expanded(name).absolute()
         if name and path.exists():
             return f"{path}{source[len(name) :]}"
     return source

@@ -28,7 +28,7 @@ def align(draft: str, target: str, corpus: str, out: Path | None, as_json: bool)
     tokenizer's own encoding. Then drafts are lost, but the output stays the same.
 
     \b
-    lossy texts  passages that a tokenizer does not keep, left out here
+    lossy texts  passages that a tokenizer changes; they are not counted
     lost joins   share of translated tokens that differ
 
     \b

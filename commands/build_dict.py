@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from spectool.artifacts.default_paths import default_path, digest, place_of, slug
+from spectool.artifacts.default_paths import default_path, digest, expanded, place_of, slug
 from spectool.build.dictionary import BackoffOptions
 from spectool.build.packs import bundled_packs
 from spectool.commands.shared.console import model_of, open_text, print_result, say, say_next
@@ -63,7 +63,7 @@ def dictionary_path(fingerprint: str, max_bytes: int, packs: Sequence[str], corp
 
 def place_of_pack(name: str) -> str:
     """What tells a pack from others: where its file is, or the name of a bundled one, which a folder may have, too."""
-    return place_of(name) if Path(name).expanduser().is_file() else name
+    return place_of(name) if expanded(name).is_file() else name
 
 
 def options_for(corpus: Corpus | None, max_bytes: int = BackoffOptions.max_bytes) -> BackoffOptions:

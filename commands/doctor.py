@@ -132,8 +132,8 @@ def _notes(costs: PassCosts, draft_pass: float) -> Iterator[str]:
         )
     if not costs.curve.keys() <= set(costs.same_bits):
         yield (
-            "Without “same”, a pass over that many tokens rounds differently from passes over one, so two tokens with "
-            "nearly equal logits may change places, or there was no time to compare."
+            "Where “same” is missing, there was no time to compare, or a pass over that many tokens rounds differently "
+            "from passes over one, so two tokens with nearly equal logits may change places."
         )
     if costs.exact:
         yield (

@@ -39,8 +39,8 @@ def generate(
 ) -> None:
     """Generate text faster, with the same output.
 
-    At temperature 0, the output is token for token what the model alone would write. Above 0, it is drawn from the
-    same distribution.
+    At temperature 0, the output is token for token what the model alone would write, unless rounding decides between
+    two tokens that are equally good. Above 0, it is drawn from the same distribution.
 
     \b
     Examples:
@@ -124,7 +124,8 @@ def few_drafts(statistics: DraftStatistics, drafters: Sequence[Drafter], context
     if statistics.drafted_passes >= _FEW * statistics.passes:
         return ""
     stopped = ", and wrong ones had cost as much time as they may" if policy.paused() else ""
-    return f"{statistics.accepted} of {statistics.proposed} guesses were right{stopped}; {dear}"
+    right = f"{statistics.accepted} of {statistics.proposed} guesses were right" if statistics.proposed else "none made"
+    return f"{right}{stopped}; {dear}"
 
 
 def _read_prompt(prompt: str | None) -> str:

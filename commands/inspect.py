@@ -23,7 +23,7 @@ _STEPS = 8  # most look-ups of a proposal that is shown
 @command("inspect")
 @click.argument("path", metavar="PATH")
 @option("--lookup", type=some_text, metavar="TEXT", help="Show what a dictionary proposes after this text.")
-@tokenizer_option(help="The dictionary's tokenizer, for --lookup, if you have not used it here.")
+@tokenizer_option(help="The dictionary's tokenizer, for --lookup, if no command has opened it here.")
 def inspect(path: str, lookup: str | None, tokenizer: str | None, as_json: bool) -> None:
     """Explain an artifact or a tokenizer, and check artifacts for damage.
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from spectool import RuntimeUnsupported
-from spectool.artifacts.default_paths import draft_path, slug
+from spectool.artifacts.default_paths import draft_path, expanded, slug
 from spectool.build.packs import bundled_packs
 from spectool.commands.shared.console import open_text, print_result, say, say_next
 from spectool.commands.shared.options import (
@@ -79,7 +79,7 @@ def prune_draft(
 
 def draft_name(draft: str, languages: Sequence[str], bits: int | None = None) -> str:
     """The name of a pruned draft model in the user's cache, such as ``gemma-3-270m-pl-8bit``."""
-    return "-".join([slug(str(Path(draft).expanduser())), *languages, *([f"{bits}bit"] if bits else [])])
+    return "-".join([slug(str(expanded(draft))), *languages, *([f"{bits}bit"] if bits else [])])
 
 
 def guesses_of(directory: Path, texts: Sequence[str]) -> dict[str, Any]:

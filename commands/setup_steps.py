@@ -16,6 +16,7 @@ import click
 from spectool import ArtifactError, CorpusError, SpectoolError
 from spectool.artifacts.alignment import require_checked
 from spectool.artifacts.artifact import open_artifact, read_manifest
+from spectool.artifacts.atomic import require_writable
 from spectool.artifacts.default_paths import AUTO, default_path, digest, draft_path, place_of, slug
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.pack import Pack
@@ -83,6 +84,7 @@ class Setup:
 
     def run(self, as_json: bool) -> None:
         """Make all that is missing, measure it, and print what to use from now on."""
+        require_writable(default_path("new"))
         self.language = self.language if self.language in LANGUAGES else self.base
         packs, named = self._sources(), None if self.draft_model == AUTO else self.draft_model
         for spec in self.corpora:

@@ -14,6 +14,11 @@ from spectool.corpora.files import InputFile, opened
 LONGEST_LINE = 16 * 2**20
 """Maximum bytes of a line, and characters of a value of a table: a document is held in memory several times."""
 _STRAY = 2, 100  # zero bytes in a line that are repaired: 2, and one more for each 100 bytes; UTF-16 has more
+# Encodings that a file may begin with the mark of.
+_MARKS = {
+    "UTF-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
+    "UTF-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+}
 _LINES_A_STEP = 1000  # between two steps of a progress bar
 # Tab and line feed are text. A carriage return that is left here had no line feed after it.
 _UNWANTED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff\ud800-\udfff]")
@@ -44,10 +49,11 @@ def text_lines(file: InputFile, counts: ReadCounts) -> Iterator[tuple[str, str]]
     Raises:
         CorpusError: Bytes that are not UTF-8, a line above `LONGEST_LINE`, or an archive that is damaged or breaks off.
     """
-    before = counts.bytes_read
+    before, begins_with_zero = counts.bytes_read, False
     with opened(file) as (on_disk, content):
         for number in count(1):
             raw = content.readline(LONGEST_LINE + 1)
+            begins_with_zero |= number == 1 and raw.startswith(b"\0")
             if number % _LINES_A_STEP == 1:
                 counts.bytes_read = before + on_disk.tell()
             if not raw:
@@ -58,11 +64,11 @@ def text_lines(file: InputFile, counts: ReadCounts) -> Iterator[tuple[str, str]]
             try:
                 line = raw.removeprefix(codecs.BOM_UTF8).decode()
             except UnicodeDecodeError as error:
-                encoding = "UTF-16" if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "CP1250"
+                encoding = next((name for name, marks in _MARKS.items() if raw.startswith(marks)), "CP1250")
                 found = error.object[error.start : error.end].hex(" ")
                 raise _not_text(place, f"the bytes {found}", encoding) from error
             if raw.count(0) > _STRAY[0] + len(raw) // _STRAY[1]:
-                raise _not_text(place, "zero bytes", "UTF-16LE")
+                raise _not_text(place, "zero bytes", "UTF-16BE" if begins_with_zero else "UTF-16LE")
             yield place, line.removesuffix("\n").removesuffix("\r")
     counts.bytes_read = before + file.size
 

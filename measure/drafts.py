@@ -59,7 +59,7 @@ class Advice(NamedTuple):
     def promise(self, language: str) -> str:
         """Whether one pays, with figures."""
         if self.draft is None:
-            return f"No draft model in the table is known to write {language} well enough. Look-ups need none."
+            return f"No small draft model is known to write {language} well enough. Look-ups need none."
         said = f"{self.draft.name} is expected to pay:"
         if not self.pays:
             best = f"with {self.draft.name}, the best for {language}"

@@ -59,7 +59,7 @@ class Machine(NamedTuple):
     def not_known(self, size: float | None) -> Iterator[str]:
         """What may differ from the measurement, in words."""
         if self.row and self.row.scope == "matrix":
-            yield "model: where one matrix was measured, --size changes nothing; the rest depends on size and context"
+            yield "model: one matrix was measured; what the rest of a pass costs depends on size and context"
         elif depths := self.row.curves if self.row else self.costs and self.costs.seconds:
             yield f"context: measured after {max(depths):,} tokens; after more, passes over more rows cost more"
         if self.row and self.row.parameters and not size:

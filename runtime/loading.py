@@ -11,7 +11,7 @@ from typing import Any
 
 from spectool import ArtifactError, RuntimeUnsupported, SpectoolError, TokenizerError, printable
 from spectool.artifacts.artifact import read_manifest
-from spectool.artifacts.default_paths import AUTO, default_path, draft_path, find_artifact, find_draft
+from spectool.artifacts.default_paths import AUTO, default_path, draft_path, expanded, find_artifact, find_draft
 from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.pruned_draft import honesty_of, read_record
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet
@@ -113,7 +113,7 @@ def _load(
 def local_model(name: str) -> Path | None:
     """The directory of a model, or of a draft in the user's cache; None for a hub id, else RuntimeUnsupported."""
     try:
-        directory = Path(find_draft(name)).expanduser()
+        directory = expanded(find_draft(name))
         name = str(directory) if name.startswith("~") else name
         found, is_file = directory.is_dir(), directory.is_file()
     except (OSError, RuntimeError) as error:
@@ -245,6 +245,8 @@ def _from_model(
     model, loaded = draft_model if isinstance(draft_model, tuple) else load_model(str(draft_model))
     draft = open_tokenizer(loaded)
     path = None if alignment is None else find_artifact(Path(alignment), ".align")
+    if path is not None and draft.fingerprint == target.fingerprint:
+        raise RuntimeUnsupported(f"{alignment}: draft and target have the same tokenizer. Leave the alignment out")
     if path is None:
         from spectool.runtime.drafters.draft_model import ModelDrafter, vocabulary_mismatch
 

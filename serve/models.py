@@ -5,11 +5,11 @@ import os
 import sys
 from collections.abc import Callable
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 
+from spectool.artifacts.default_paths import expanded
 from spectool.runtime.caches.leaves import flatten
 from spectool.runtime.caches.rewinding import trims_freely
 from spectool.runtime.caches.shared import STEP
@@ -91,7 +91,7 @@ class LoadedModel:
 
 def advised_sampling(name: str) -> str:
     """Options of ``serve`` for the sampling in a model's generation_config.json; empty where it has none."""
-    local = Path(name).expanduser()
+    local = expanded(name)
     folder = local if local.is_dir() else cached_snapshot(name, "generation_config.json")
     try:
         config = json.loads((folder / "generation_config.json").read_text(encoding="utf-8")) if folder else {}

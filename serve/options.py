@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from spectool.artifacts.default_paths import expanded
 from spectool.runtime.settings import QUANTIZED_KV_START
 
 DEFAULT_MODEL = "default_model"
@@ -41,7 +42,7 @@ class ServerOptions:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the model: by default its hub id, or the name of its directory."""
-        path = Path(self.model).expanduser()
+        path = expanded(self.model)
         return self.served_names or (path.resolve().name if path.is_dir() else self.model,)
 
     def settings(self, among: Mapping[str, Any], asked: Mapping[str, Any] | None = None) -> dict[str, Any]:

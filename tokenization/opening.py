@@ -41,7 +41,7 @@ def open_tokenizer(source: Any) -> Tokenizer:
             inner = source
         name = str(getattr(inner, "name_or_path", "") or "(loaded tokenizer)")
         return _from_transformers(name, inner, _ids(getattr(source, "eos_token_ids", None)))
-    path = Path(source).expanduser()
+    path = Path(os.path.expanduser(source))  # noqa: PTH111 (the other one raises for an unknown user)
     if path.is_file():
         return _build(str(path), _read_backend(path), *_settings(path))
     if path.is_dir():

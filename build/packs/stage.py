@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from spectool import ArtifactError, SpectoolError
+from spectool.artifacts.default_paths import expanded
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.pack import STEPS, Pack, pack_arrays
 from spectool.build.corpus_reading import Progress, describe_corpus, with_progress
@@ -163,7 +164,7 @@ def open_pack(name: str) -> Pack:
     Raises:
         ArtifactError: There is none, or it is damaged.
     """
-    path = Path(name).expanduser()
+    path = expanded(name)
     if path.is_file():  # and no folder of texts in that language
         return Pack(path)
     known, language = bundled_packs(), name.removesuffix(".pack")

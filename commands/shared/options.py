@@ -79,7 +79,10 @@ def size_in_bytes(text: str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?\s*", text.upper())
     if match is None:
         raise click.BadParameter(f"{text!r} is not a size. Give one such as 4GB, 500MB or 2GiB.")
-    return int(float(match[1]) * _UNITS[match[2] or ""])
+    size = int(float(match[1]) * _UNITS[match[2] or ""])
+    if not 0 < size < 2**63:
+        raise click.BadParameter(f"{text!r} is out of range. Give a size above zero, such as 4GB, 500MB or 2GiB.")
+    return size
 
 
 class _Option(click.Option):

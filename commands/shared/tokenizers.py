@@ -10,7 +10,7 @@ from pathlib import Path
 
 from spectool import TokenizerError
 from spectool.artifacts.artifact import require_replaceable
-from spectool.artifacts.default_paths import default_path, digest
+from spectool.artifacts.default_paths import default_path, digest, expanded
 from spectool.artifacts.dictionary import Dictionary
 from spectool.commands.shared.console import say
 from spectool.tokenization.fingerprint import short
@@ -23,7 +23,7 @@ _RARE = "𒀀"  # in few vocabularies
 
 def named_tokenizer(source: str | Path) -> Tokenizer:
     """The tokenizer of a name that the user gave, which is remembered for `own_tokenizer`."""
-    tokenizer, path = open_tokenizer(source), Path(source).expanduser()
+    tokenizer, path = open_tokenizer(source), expanded(source)
     name = str(path.resolve() if path.exists() else source)
     remembered = _name_file(tokenizer.fingerprint)
     with suppress(OSError):  # a cache that cannot be written ends no command

@@ -107,6 +107,9 @@ def damaged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("generate --model BAD -p a --json-schema gone", "No such file or directory: 'gone'"),
         ("serve --model BAD --adapter-path nope", "nope: expected a LoRA adapter"),
         ("inspect gone", "gone: no such file or directory"),
+        ("inspect ~nobody/gone", "~nobody/gone: no such file or directory"),
+        ("build-dict --tokenizer BAD --pack pl --max-bytes 0", "'0' is out of range"),
+        ("build-dict --tokenizer BAD --pack pl --max-bytes 99999999999TB", "'99999999999TB' is out of range"),
         ("setup BAD --language pl --corpus gone.txt", "gone.txt"),
     ],
 )
@@ -127,6 +130,7 @@ def test_what_is_cheap_to_check_is_checked_first(
         "build-dict --tokenizer BAD --corpus sample:pl",
         "align --draft BAD --target BAD --corpus sample:pl",
         "doctor --model BAD",
+        "setup BAD --language pl",
     ],
 )
 def test_a_cache_that_cannot_be_written_is_found_first(

@@ -47,13 +47,23 @@ def test_a_file_in_another_encoding_is_refused_with_line_and_bytes(tmp_path: Pat
 
 
 @pytest.mark.parametrize("big", [False, True])
+@pytest.mark.parametrize("size", [16, 32])
 @pytest.mark.parametrize("text", [POLISH, UKRAINIAN])
-def test_a_mark_of_utf_16_names_it(tmp_path: Path, big: bool, text: str) -> None:
+def test_a_mark_of_an_encoding_names_it(tmp_path: Path, size: int, big: bool, text: str) -> None:
     path = tmp_path / "a.txt"
-    path.write_bytes(("\ufeff" + text).encode(f"utf-16-{'be' if big else 'le'}"))
+    path.write_bytes(("\ufeff" + text).encode(f"utf-{size}-{'be' if big else 'le'}"))
     with pytest.raises(
-        CorpusError, match=r"a\.txt:1: expected UTF-8, got the bytes .*iconv -f UTF-16 -t UTF-8"
+        CorpusError, match=rf"a\.txt:1: expected UTF-8, got the bytes .*iconv -f UTF-{size} -t UTF-8"
     ) as refused:
+        texts(path)
+    assert converted(path, str(refused.value)) == text.splitlines()
+
+
+@pytest.mark.parametrize("encoding", ["UTF-16BE", "UTF-16LE"])
+def test_zero_bytes_without_a_mark_say_which_utf_16_it_is(tmp_path: Path, encoding: str) -> None:
+    path, text = tmp_path / "a.txt", "Ala\nma kota.\n" * 9
+    path.write_bytes(text.encode(encoding))
+    with pytest.raises(CorpusError, match=f"got zero bytes.* -f {encoding} ") as refused:
         texts(path)
     assert converted(path, str(refused.value)) == text.splitlines()
 

@@ -98,13 +98,14 @@ def test_a_missing_alignment_is_asked_for_whatever_lies_in_the_cache_folder(
         load_drafter(target[1], draft_model="auto")
 
 
-def test_refusals(target: tuple[Any, Any], alignment: Path, tmp_path: Path) -> None:
-    tokenizer, draft = target[1], str(demo_path("draft"))
-    refused: list[tuple[dict[str, Any], type[SpectoolError], str]] = [
-        ({"draft_model": draft, "alignment": alignment}, FingerprintMismatch, "spectool align --draft"),
-        ({"draft_model": str(tmp_path / "no")}, RuntimeUnsupported, "no such directory"),
+def test_refusals(target: tuple[Any, Any], other: tuple[Any, Any], alignment: Path, tmp_path: Path) -> None:
+    draft = str(demo_path("draft"))
+    refused: list[tuple[Any, dict[str, Any], type[SpectoolError], str]] = [
+        (other, {"draft_model": draft, "alignment": alignment}, FingerprintMismatch, "spectool align --draft"),
+        (target, {"draft_model": draft, "alignment": alignment}, RuntimeUnsupported, "Leave the alignment out"),
+        (target, {"draft_model": str(tmp_path / "no")}, RuntimeUnsupported, "no such directory"),
     ]
-    for options, kind, message in refused:
+    for (_, tokenizer), options, kind, message in refused:
         with pytest.raises(kind, match=message):
             load_drafter(tokenizer, **options)
 
