@@ -124,7 +124,11 @@ def few_drafts(statistics: DraftStatistics, drafters: Sequence[Drafter], context
     if statistics.drafted_passes >= _FEW * statistics.passes:
         return ""
     stopped = ", and wrong ones had cost as much time as they may" if policy.paused() else ""
-    right = f"{statistics.accepted} of {statistics.proposed} guesses were right" if statistics.proposed else "none made"
+    right = (
+        f"{statistics.accepted} of {statistics.proposed} guesses were right"
+        if statistics.proposed
+        else "nothing was guessed"
+    )
     return f"{right}{stopped}; {dear}"
 
 
