@@ -22,12 +22,7 @@ _SMALL = 4_000_000  # bytes on disk: a dictionary of such a text has room for n-
 @out_option
 @option("--max-bytes", type=size_in_bytes, default="5MB", metavar="SIZE", help="Maximum size of the dictionary.")
 def build_dict(
-    tokenizer: str,
-    corpus: str | None,
-    packs: tuple[str, ...],
-    out: Path | None,
-    max_bytes: int,
-    as_json: bool,
+    tokenizer: str, corpus: str | None, packs: tuple[str, ...], out: Path | None, max_bytes: int, as_json: bool
 ) -> None:
     """Build a dictionary for a tokenizer from plain text, or from packs, which are counts of a language.
 

@@ -125,9 +125,7 @@ def few_drafts(statistics: DraftStatistics, drafters: Sequence[Drafter], context
         return ""
     stopped = ", and wrong ones had cost as much time as they may" if policy.paused() else ""
     right = (
-        f"{statistics.accepted} of {statistics.proposed} guesses were right"
-        if statistics.proposed
-        else "nothing was guessed"
+        f"{statistics.accepted} of {statistics.proposed} guesses were right" if statistics.proposed else "no guesses"
     )
     return f"{right}{stopped}; {dear}"
 

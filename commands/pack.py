@@ -19,12 +19,7 @@ from spectool.commands.shared.options import Whole, command, language_option, op
 @option("--min-names", type=Whole(0), default=PackOptions.min_names, help="The same for all that is not in lower case.")
 @option("--orders", type=Whole(1, 5), default=PackOptions.orders, help="Words of the longest n-gram.")
 def pack(
-    sources: tuple[str, ...],
-    out: Path,
-    language: str,
-    credits: tuple[str, ...],
-    as_json: bool,
-    **options: int,
+    sources: tuple[str, ...], out: Path, language: str, credits: tuple[str, ...], as_json: bool, **options: int
 ) -> None:
     """Count the words of a language, for dictionaries of every tokenizer.
 

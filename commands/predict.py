@@ -15,9 +15,7 @@ _MODES = click.Choice(["affine", "mxfp4", "nvfp4", "mxfp8"])
 @command("predict")
 @_text("--corpus", metavar="C", help="Text to replay; by default a bundled one in the language of the dictionary.")
 @tokenizer_option("--target", help="The target's tokenizer; by default that of the dictionary.", heading="Text")
-@_text(
-    "--max-tokens", type=Whole(1), help="Tokens to replay: by default all, 20,000 for a machine, 2,000 with a draft."
-)
+@_text("--max-tokens", type=Whole(1), help="By default all, for a machine 20,000, and with a draft model 2,000.")
 @path_option("--dict", "dictionaries", multiple=True, metavar="FILE", help="May be repeated.", heading="Drafting")
 @DRAFT_SOURCES["history"]
 @draft_model_option(help="Draft model to try as well: directory or hub id.", heading="Drafting")
@@ -27,12 +25,7 @@ _MODES = click.Choice(["affine", "mxfp4", "nvfp4", "mxfp8"])
 @_machine("--on", "chip", metavar="CHIP", help="An Apple chip, such as 'M4 Pro', with a dense model.")
 @_machine("--bits", type=Whole(1, 32), default=4, help="Bits of a weight.")
 @_machine("--mode", type=_MODES, default="affine", help="Form of the weights.")
-@_machine(
-    "--size",
-    type=Finite(0.001),
-    metavar="B",
-    help="Billions of weights; leaves out what was measured with far fewer or more.",
-)
+@_machine("--size", type=Finite(0.001), metavar="B", help="Billions of weights; leaves out models of far other sizes.")
 def predict(as_json: bool, **asked: Any) -> None:
     """Say what drafts would gain on a text, without running your model.
 

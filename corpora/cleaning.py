@@ -14,11 +14,7 @@ from spectool.corpora.files import InputFile, opened
 LONGEST_LINE = 16 * 2**20
 """Maximum bytes of a line, and characters of a value of a table: a document is held in memory several times."""
 _STRAY = 2, 100  # zero bytes in a line that are repaired: 2, and one more for each 100 bytes; UTF-16 has more
-# Encodings that a file may begin with the mark of.
-_MARKS = {
-    "UTF-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
-    "UTF-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
-}
+_MARKS = {"UTF-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "UTF-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)}
 _LINES_A_STEP = 1000  # between two steps of a progress bar
 # Tab and line feed are text. A carriage return that is left here had no line feed after it.
 _UNWANTED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufeff\ud800-\udfff]")

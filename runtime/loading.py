@@ -116,9 +116,8 @@ def local_model(name: str) -> Path | None:
         directory = expanded(find_draft(name))
         name = str(directory) if name.startswith("~") else name
         found, is_file = directory.is_dir(), directory.is_file()
-    except (OSError, RuntimeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise RuntimeUnsupported(f"{name}: cannot be read ({reason}). Check name and permissions") from error
+    except OSError as error:
+        raise RuntimeUnsupported(f"{name}: cannot be read ({error.strerror}). Check name and permissions") from error
     is_hub_id = looks_like_hub_id(name) and not (is_file or name.endswith(".gguf"))
     if not (found or is_hub_id):
         what = "is a file" if is_file else "no such directory, and not a hub id of the form owner/name"
@@ -235,18 +234,13 @@ def load_drafter(
 
 
 def _from_model(
-    draft_model: str | Path | tuple[Any, Any],
-    target: Tokenizer,
-    alignment: str | Path | None,
-    min_probability: float,
+    draft_model: str | Path | tuple[Any, Any], target: Tokenizer, alignment: str | Path | None, min_probability: float
 ) -> Drafter:
     from spectool.artifacts.alignment import Alignment
 
     model, loaded = draft_model if isinstance(draft_model, tuple) else load_model(str(draft_model))
     draft = open_tokenizer(loaded)
     path = None if alignment is None else find_artifact(Path(alignment), ".align")
-    if path is not None and draft.fingerprint == target.fingerprint:
-        raise RuntimeUnsupported(f"{alignment}: draft and target have the same tokenizer. Leave the alignment out")
     if path is None:
         from spectool.runtime.drafters.draft_model import ModelDrafter, vocabulary_mismatch
 
@@ -262,6 +256,8 @@ def _from_model(
     from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 
     opened = Alignment(path)
+    if draft.fingerprint == target.fingerprint != opened.manifest.fingerprints["draft"]:
+        raise RuntimeUnsupported(f"{alignment}: draft and target have the same tokenizer. Leave the alignment out")
     translator = ByteAlignedTranslator(opened, draft, target)
     # A draft sees the BOS that it was trained with, not the one of the target's prompt.
     size = len(opened.draft.token_bytes)

@@ -8,9 +8,7 @@ _Fact = TypeVar("_Fact")
 _Others = ParamSpec("_Others")
 
 
-def once_per_model(
-    work_out: Callable[Concatenate[Any, _Others], _Fact],
-) -> Callable[Concatenate[Any, _Others], _Fact]:
+def once_per_model(work_out: Callable[Concatenate[Any, _Others], _Fact]) -> Callable[Concatenate[Any, _Others], _Fact]:
     """A function that keeps what ``work_out`` returned with the model, for each argument; a copy is asked again."""
 
     @wraps(work_out)

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -194,27 +193,17 @@ def in_string(text: str) -> bool:
 
 # Escapes in Python's strings; what other characters follow, a backslash is only a backslash.
 _ESCAPE = re.compile(
-    r"""\\(?:[\n\\'"abfnrtv] | [0-3]?[0-7]{1,2} | x[\da-fA-F]{2} | u[\da-fA-F]{4} | U[\da-fA-F]{8} | N\{[^{}]*\})""",
-    re.VERBOSE,
+    r"""\\([\n\\'"abfnrtv]|[0-3]?[0-7]{1,2}|x[\da-fA-F]{2}|u[\da-fA-F]{4}|U[\da-fA-F]{8}|N\{[^{}]*\})"""
 )
 
 
-def _string_of_python(text: str) -> str:
-    return json.dumps(_ESCAPE.sub(lambda each: ast.literal_eval(f"'{each[0]}'"), text))
-
-
-def _string_like_json(text: str) -> str:
-    other = {'"': r"\"", r"\'": "'"}  # each quote need not be escaped between the others
-    return '"' + re.sub(r"\\.|\"", lambda each: other.get(each[0], each[0]), text, flags=re.DOTALL) + '"'
-
-
-def _as_json(text: str, string: Callable[[str], str]) -> str:
-    """Calls in Python's or in Gemma's form as JSON, as far as it has the same; ``string`` translates what is quoted."""
+def _as_json(text: str) -> str:
+    """Calls in Python's or in Gemma's form as JSON, as far as it has the same; what is quoted is read as in Python."""
 
     def translated(part: re.Match[str]) -> str:
         kind = part.lastgroup or ""
         if kind in ("double", "single"):
-            return string(part[kind])
+            return json.dumps(_ESCAPE.sub(lambda each: ast.literal_eval(f"'{each[0]}'"), part[kind]))
         if kind in ("closed", "constant"):
             return _CONSTANTS.get(part[kind], "}")
         return part[kind] if kind == "cut" else json.dumps(part[kind]) + {"function": "{", "key": ":"}.get(kind, "")
@@ -241,9 +230,7 @@ _QWEN: Any = {"call_end": "</function>", "tags": (r"<parameter=([^<>\n]+)>\n?", 
 _CPM_START, _CPM_TAGS = ("<function name=", "</function>"), (rf"<param\s+{_NAME}", "</param>")
 _CPM: Any = {"call": r"""["']?([^"'<>]++)["']?\s*>""", "tags": _CPM_TAGS, "bare": _in_cdata}
 _HARMONY = Form(" to=functions.", "", "{}<|", "{}json", "{}code", call=r"(?P<name>[^\s<]++)[^{}]{0,80}?<\|message\|>")
-_NAMED_CALL = r'"(?P<name>[\w.:-]+)"\s*(?=\{)'
-_PYTHON: Any = {"call": _NAMED_CALL, "translated": partial(_as_json, string=_string_of_python)}
-_GEMMA: Any = {"call": _NAMED_CALL, "translated": partial(_as_json, string=_string_like_json)}
+_TRANSLATED: Any = {"call": r'"(?P<name>[\w.:-]+)"\s*(?=\{)', "translated": _as_json}
 
 
 def _with_keys(prefix: str = "") -> tuple[Form, ...]:
@@ -264,9 +251,9 @@ FORMS: dict[str, tuple[Form, ...]] = {
     "json_tools": (Form("<tool_call>", "</tool_call>"),),
     "mistral": (Form("[TOOL_CALLS]", "", "{}[ARGS]", "{}[CALL_ID]", "{}{{", call=_MISTRAL),),
     "kimi_k2": (Form(*_K2_SECTION, "<|tool_call_begin|>", "functions.{}:", call=_K2, call_end=_K2_END),),
-    "pythonic": (Form("<|tool_call_start|>", "<|tool_call_end|>", "[{}(", **_PYTHON),),
-    "gemma4": (Form("<|tool_call>", "<tool_call|>", "call:", **_GEMMA),),
-    "function_gemma": (Form("<start_function_call>", "<end_function_call>", "call:", **_GEMMA),),
+    "pythonic": (Form("<|tool_call_start|>", "<|tool_call_end|>", "[{}(", **_TRANSLATED),),
+    "gemma4": (Form("<|tool_call>", "<tool_call|>", "call:", **_TRANSLATED),),
+    "function_gemma": (Form("<start_function_call>", "<end_function_call>", "call:", **_TRANSLATED),),
     "glm47": _with_keys(),
     "laguna": _with_keys(),
     "longcat": _with_keys("longcat_"),

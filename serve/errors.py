@@ -63,14 +63,8 @@ def checked(kind: type[Kind], body: dict[str, Any]) -> Kind:
     except ValidationError as error:
         # Of the kinds of values that a field may have, the one that was meant is the one that goes wrong last.
         errors = error.errors(include_url=False)
-        deepest = max(
-            errors,
-            key=lambda each: (
-                each["type"] in ("too_long", "too_short"),
-                len(each["loc"]),
-                not each["type"].endswith(("_type", "_parsing")),
-            ),
-        )
+        sizes = "too_long", "too_short"
+        deepest = max(errors, key=lambda each: (each["type"] in sizes, len(each["loc"]), each["type"][-5:] != "_type"))
         value, path, steps = body, "", deepest["loc"]
         for step in steps:  # some name one of several kinds of values instead
             if isinstance(value, list) and isinstance(step, int):

@@ -27,12 +27,7 @@ SEED = 11  # of the texts that a check makes
 
 
 def build_alignment(
-    draft: Tokenizer,
-    target: Tokenizer,
-    corpus: Corpus,
-    out: Path,
-    progress: Progress,
-    sample: int = SAMPLE,
+    draft: Tokenizer, target: Tokenizer, corpus: Corpus, out: Path, progress: Progress, sample: int = SAMPLE
 ) -> Manifest:
     """Align two tokenizers, check that ids are joined as the tokenizers write them, and write the artifact to ``out``.
 

@@ -126,10 +126,7 @@ running_options = option_group(
     ),
     _drafting("--measure/--no-measure", default=True, help="Time the model's passes when it first drafts here."),
     option(
-        "--kv-bits",
-        type=click.Choice([2, 3, 4, 6, 8]),
-        help="Quantise the cache after 5,000 tokens.",
-        heading="Cache",
+        "--kv-bits", type=click.Choice([2, 3, 4, 6, 8]), help="Quantise the cache after 5,000 tokens.", heading="Cache"
     ),
 )
 """Of all that writes with a model: which one, what drafts, and what it keeps."""

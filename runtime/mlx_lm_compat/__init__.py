@@ -9,13 +9,7 @@ from typing import Any
 
 import mlx_lm
 from mlx_lm import sample_utils
-from mlx_lm.generate import (
-    GenerationResponse,
-    generate_step,
-    generation_stream,
-    maybe_quantize_kv_cache,
-    wired_limit,
-)
+from mlx_lm.generate import GenerationResponse, generate_step, generation_stream, maybe_quantize_kv_cache, wired_limit
 from mlx_lm.models.cache import (
     ArraysCache,
     CacheList,
