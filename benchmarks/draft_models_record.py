@@ -240,15 +240,17 @@ def main(draft: str, source: str, targets: Sequence[str], count: int) -> None:
     pairs = [(real_tokenizer(target), translator_of(draft, target)) for target in targets]
     texts = list(enumerate(texts_of(source)))[:: max(1, TEXTS // count)]
     before = {number: {key: len(said) for key, said in known[number].items()} for number, _ in texts}
-    with tqdm(desc=f"{draft}, {source}", disable=None) as bar:
-        questions = [asking(sides_of(pairs, text), known[number]) for number, text in texts]
-        ask(source_of, questions, bar.update)
-    with _path(draft, source).open("a", encoding="utf-8") as file:
-        for number, _ in texts:
-            for key, found in known[number].items():
-                for said, chain in found[before[number].get(key, 0) :]:
-                    rules = [[*about, allowed] for about, allowed in said.items()]
-                    file.write(json.dumps([number, key, rules, chain]) + "\n")
+    try:
+        with tqdm(desc=f"{draft}, {source}", disable=None) as bar:
+            questions = [asking(sides_of(pairs, text), known[number]) for number, text in texts]
+            ask(source_of, questions, bar.update)
+    finally:  # after Ctrl-C as well: the next run goes on from there
+        with _path(draft, source).open("a", encoding="utf-8") as file:
+            for number, _ in texts:
+                for key, found in known[number].items():
+                    for said, chain in found[before[number].get(key, 0) :]:
+                        rules = [[*about, allowed] for about, allowed in said.items()]
+                        file.write(json.dumps([number, key, rules, chain]) + "\n")
 
 
 def sides_of(pairs: Sequence[tuple[Tokenizer, ByteAlignedTranslator | None]], text: tuple[str, str]) -> list[Side]:
