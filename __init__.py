@@ -6,6 +6,7 @@ Offline stages (`spectool.build`) turn text (`spectool.corpora`) into artifacts 
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 __version__ = "0.1.0"
 
@@ -43,6 +44,11 @@ def require_extra(extra: str, what: str) -> None:
     if not all(find_spec(module) for module in _EXTRAS[extra]):
         packages = ", ".join(_EXTRAS[extra])
         raise SpectoolError(f"{what} needs {packages}. Install what is missing: pip install 'spectool[{extra}]'")
+
+
+def expanded(name: str | os.PathLike[str]) -> Path:
+    """The path of a name, in which ``~`` stands for the user's folder; that of an unknown user stays as it is."""
+    return Path(os.path.expanduser(name))  # noqa: PTH111 (the other one raises for an unknown user)
 
 
 def escaped_name(name: str | os.PathLike[str]) -> str:

@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from spectool import expanded
+
 AUTO = "auto"
 """Named instead of a dictionary or a draft model: what is in the user's cache for the tokenizer in use."""
 
@@ -14,11 +16,6 @@ def default_path(name: str) -> Path:
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("spectool")) / name
-
-
-def expanded(name: str | os.PathLike[str]) -> Path:
-    """The path of a name, in which ``~`` stands for the user's folder; that of an unknown user stays as it is."""
-    return Path(os.path.expanduser(name))  # noqa: PTH111 (the other one raises for an unknown user)
 
 
 def find_artifact(path: Path, suffix: str = "") -> Path:

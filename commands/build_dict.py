@@ -5,7 +5,8 @@ from pathlib import Path
 
 import click
 
-from spectool.artifacts.default_paths import default_path, digest, expanded, place_of, slug
+from spectool import expanded
+from spectool.artifacts.default_paths import default_path, digest, place_of, slug
 from spectool.build.dictionary import BackoffOptions
 from spectool.build.packs import bundled_packs
 from spectool.commands.shared.console import model_of, open_text, print_result, say, say_next

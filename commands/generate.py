@@ -40,7 +40,7 @@ def generate(
     """Generate text faster, with the same output.
 
     At temperature 0, the output is token for token what the model alone would write, unless rounding decides between
-    two tokens that are equally good. Above 0, it is drawn from the same distribution.
+    two tokens that are almost equally good. Above 0, it is drawn from the same distribution.
 
     \b
     Examples:
@@ -124,10 +124,8 @@ def few_drafts(statistics: DraftStatistics, drafters: Sequence[Drafter], context
     if statistics.drafted_passes >= _FEW * statistics.passes:
         return ""
     stopped = ", and wrong ones had cost as much time as they may" if policy.paused() else ""
-    right = (
-        f"{statistics.accepted} of {statistics.proposed} guesses were right" if statistics.proposed else "no guesses"
-    )
-    return f"{right}{stopped}; {dear}"
+    right, proposed = statistics.accepted, statistics.proposed
+    return f"{f'{right} of {proposed} guesses were right' if proposed else 'no guesses'}{stopped}; {dear}"
 
 
 def _read_prompt(prompt: str | None) -> str:

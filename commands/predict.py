@@ -15,7 +15,7 @@ _MODES = click.Choice(["affine", "mxfp4", "nvfp4", "mxfp8"])
 @command("predict")
 @_text("--corpus", metavar="C", help="Text to replay; by default a bundled one in the language of the dictionary.")
 @tokenizer_option("--target", help="The target's tokenizer; by default that of the dictionary.", heading="Text")
-@_text("--max-tokens", type=Whole(1), help="By default all, for a machine 20,000, and with a draft model 2,000.")
+@_text("--max-tokens", type=Whole(1), help="Tokens to replay: all, for a machine 20,000, with a draft model 2,000.")
 @path_option("--dict", "dictionaries", multiple=True, metavar="FILE", help="May be repeated.", heading="Drafting")
 @DRAFT_SOURCES["history"]
 @draft_model_option(help="Draft model to try as well: directory or hub id.", heading="Drafting")

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from spectool import RuntimeUnsupported
-from spectool.artifacts.default_paths import draft_path, expanded, slug
+from spectool import RuntimeUnsupported, expanded
+from spectool.artifacts.default_paths import draft_path, slug
 from spectool.build.packs import bundled_packs
 from spectool.commands.shared.console import open_text, print_result, say, say_next
 from spectool.commands.shared.options import (

@@ -14,7 +14,7 @@ from spectool.commands.shared.options import Finite, command, corpora_option, la
 @corpora_option(help="Text of your own, as for build-dict; may be repeated.")
 @pack_option(help="Counts of the language; may be repeated. By default the bundled one, if there is one.")
 @draft_model_option(help="Draft model to try: directory or hub id; auto takes the best in your Hugging Face cache.")
-@option("--seconds", type=Finite(0.1), default=120.0, help="Of the benchmark; a few short answers are always measured.")
+@option("--seconds", type=Finite(0.1), default=120.0, help="Time for the benchmark; it takes a few answers at least.")
 def setup(as_json: bool, **asked: Any) -> None:
     """Set up drafting for a model and a language, measure it, and print the command to use.
 

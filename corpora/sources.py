@@ -1,11 +1,10 @@
 """From what a user types to a corpus: files, folders, and the samples for demonstrations and offline tests."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from spectool import CorpusError, escaped_name
+from spectool import CorpusError, escaped_name, expanded
 from spectool.corpora.cleaning import ReadCounts
 from spectool.corpora.files import TABLES, input_files
 from spectool.corpora.readers import read_file
@@ -75,7 +74,7 @@ def open_corpus(spec: str) -> Corpus:
     stem, _, column = spec.rpartition("#")
     try:
         for name, of_table in ((spec, ""), *([(stem, column)] if stem and column else [])):
-            path = Path(os.path.expanduser(name))  # noqa: PTH111 (the other one raises for an unknown user)
+            path = expanded(name)
             if path.exists():
                 return Corpus(spec, path, of_table)
     except OSError as error:

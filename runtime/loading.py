@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spectool import ArtifactError, RuntimeUnsupported, SpectoolError, TokenizerError, printable
+from spectool import ArtifactError, RuntimeUnsupported, SpectoolError, TokenizerError, expanded, printable
 from spectool.artifacts.artifact import read_manifest
-from spectool.artifacts.default_paths import AUTO, default_path, draft_path, expanded, find_artifact, find_draft
+from spectool.artifacts.default_paths import AUTO, default_path, draft_path, find_artifact, find_draft
 from spectool.artifacts.dictionary import Dictionary
 from spectool.artifacts.pruned_draft import honesty_of, read_record
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet

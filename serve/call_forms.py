@@ -5,7 +5,6 @@ their digits, and values of the types that the tool's schema allows. What cannot
 pattern takes more than linear time for a text, because a user can have a model write the worst case.
 """
 
-import ast
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -203,7 +202,7 @@ def _as_json(text: str) -> str:
     def translated(part: re.Match[str]) -> str:
         kind = part.lastgroup or ""
         if kind in ("double", "single"):
-            return json.dumps(_ESCAPE.sub(lambda each: ast.literal_eval(f"'{each[0]}'"), part[kind]))
+            return json.dumps(_ESCAPE.sub(lambda each: each[0].encode("ascii").decode("unicode_escape"), part[kind]))
         if kind in ("closed", "constant"):
             return _CONSTANTS.get(part[kind], "}")
         return part[kind] if kind == "cut" else json.dumps(part[kind]) + {"function": "{", "key": ":"}.get(kind, "")

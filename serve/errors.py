@@ -61,7 +61,7 @@ def checked(kind: type[Kind], body: dict[str, Any]) -> Kind:
     try:
         return kind.model_validate(body)
     except ValidationError as error:
-        # Of the kinds of values that a field may have, the one that was meant is the one that goes wrong last.
+        # Of the kinds of values that a field may have, the one that was meant goes wrong last, and not by its type.
         errors = error.errors(include_url=False)
         sizes = "too_long", "too_short"
         deepest = max(errors, key=lambda each: (each["type"] in sizes, len(each["loc"]), each["type"][-5:] != "_type"))

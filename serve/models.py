@@ -9,7 +9,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from spectool.artifacts.default_paths import expanded
+from spectool import expanded
 from spectool.runtime.caches.leaves import flatten
 from spectool.runtime.caches.rewinding import trims_freely
 from spectool.runtime.caches.shared import STEP

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spectool.artifacts.default_paths import expanded
+from spectool import expanded
 from spectool.runtime.settings import QUANTIZED_KV_START
 
 DEFAULT_MODEL = "default_model"

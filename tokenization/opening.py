@@ -12,7 +12,7 @@ from typing import Any
 
 import tokenizers
 
-from spectool import TokenizerError
+from spectool import TokenizerError, expanded
 from spectool.tokenization.backend import backend_errors, sections, with_added_tokens
 from spectool.tokenization.hub_names import cached_snapshot, fetch, looks_like_hub_id
 from spectool.tokenization.roles import find_roles
@@ -41,7 +41,7 @@ def open_tokenizer(source: Any) -> Tokenizer:
             inner = source
         name = str(getattr(inner, "name_or_path", "") or "(loaded tokenizer)")
         return _from_transformers(name, inner, _ids(getattr(source, "eos_token_ids", None)))
-    path = Path(os.path.expanduser(source))  # noqa: PTH111 (the other one raises for an unknown user)
+    path = expanded(source)
     if path.is_file():
         return _build(str(path), _read_backend(path), *_settings(path))
     if path.is_dir():

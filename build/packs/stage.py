@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from spectool import ArtifactError, SpectoolError
-from spectool.artifacts.default_paths import expanded
+from spectool import ArtifactError, SpectoolError, expanded
 from spectool.artifacts.manifest import Manifest
 from spectool.artifacts.pack import STEPS, Pack, pack_arrays
 from spectool.build.corpus_reading import Progress, describe_corpus, with_progress

@@ -8,9 +8,9 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from spectool import TokenizerError
+from spectool import TokenizerError, expanded
 from spectool.artifacts.artifact import require_replaceable
-from spectool.artifacts.default_paths import default_path, digest, expanded
+from spectool.artifacts.default_paths import default_path, digest
 from spectool.artifacts.dictionary import Dictionary
 from spectool.commands.shared.console import say
 from spectool.tokenization.fingerprint import short

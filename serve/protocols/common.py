@@ -76,17 +76,18 @@ class BlockWriter(Writer):
         gains: list[tuple[str, str, Call | None]] = [("reasoning", piece.reasoning, None)]
         place = 0
         for call in piece.calls:
-            before, place = piece.text[place : call.begins - self._length], call.begins - self._length
-            gains += [("text", before, None), ("call", call.arguments, call)]
+            begins = call.begins - self._length
+            gains += [("text", piece.text[place:begins], None), ("call", call.arguments, call)]
+            place = begins
         gains.append(("text", piece.text[place:], None))
         self._length += len(piece.text)
-        for kind, text, of in gains:
+        for kind, text, made in gains:
             if not text:
                 continue
-            if of or not self.blocks or self.blocks[-1].kind != kind:
+            if made or not self.blocks or self.blocks[-1].kind != kind:
                 if self.blocks:
                     yield "close", self.blocks[-1], ""
-                self.blocks.append(Block(kind, len(self.blocks), call=of))
+                self.blocks.append(Block(kind, len(self.blocks), call=made))
                 yield "open", self.blocks[-1], ""
             self.blocks[-1].text += text
             yield "grow", self.blocks[-1], text

@@ -104,7 +104,8 @@ class ChatWriter(CompletionWriter):
 def _said(answer: Delta) -> dict[str, Any]:
     """What an answer has besides its text. Reasoning has two names, vLLM's and DeepSeek's: clients know only one."""
     thought = dict.fromkeys(("reasoning", "reasoning_content"), answer.reasoning) if answer.reasoning else {}
-    return {**thought, "tool_calls": [called(*call[:3]) for call in answer.calls]} if answer.calls else thought
+    calls = [called(call.id, call.name, call.arguments) for call in answer.calls]
+    return {**thought, "tool_calls": calls} if calls else thought
 
 
 def _figures(answers: Sequence[Answer]) -> dict[str, Any]:
