@@ -117,9 +117,13 @@ def _cache_of_a_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def _few_texts_are_checked() -> Iterator[None]:
-    """Let `align` check 80 made texts, and not 800, which take most of its time; tests of the check want them all."""
+    """Let `align` check 80 made texts instead of 800, and draft models guess in 2 texts instead of 8.
+
+    These take most of the time of `align`, `prune-draft` and `setup`. Tests of the check itself want all of them.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("spectool.build.alignment.check._TEXTS", 40)
+        patch.setattr("spectool.measure.first_guesses._TEXTS", 2)
         yield
 
 

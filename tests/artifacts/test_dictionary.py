@@ -59,7 +59,7 @@ contexts = st.lists(ids, min_size=1, max_size=5).map(tuple)
 values = st.tuples(ids, st.floats(0.001, 1))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.dictionaries(contexts, values, min_size=1, max_size=30),
     st.lists(st.lists(st.one_of(ids, st.integers(VOCABULARY, 2**31)), max_size=8), max_size=20),

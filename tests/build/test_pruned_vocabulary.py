@@ -36,7 +36,7 @@ def pruned(tokenizer: Tokenizer, texts: list[str], ids: int | None = None) -> tu
     return open_tokenizer(Backend.from_str(json.dumps(spec))), new
 
 
-@pytest.mark.parametrize("name", [KINDS[0], *nightly(*KINDS[1:])])
+@pytest.mark.parametrize("name", ["gpt2", *nightly(*(each for each in KINDS if each != "gpt2"))])
 def test_a_pruned_tokenizer_gives_back_what_the_whole_one_does(
     real: Callable[[str], Tokenizer], lines: list[str], name: str
 ) -> None:
@@ -52,16 +52,15 @@ def test_a_pruned_tokenizer_gives_back_what_the_whole_one_does(
     assert {token["content"]: token["special"] for token in small.spec["added_tokens"]} == {
         token["content"]: token["special"] for token in whole.spec["added_tokens"] if token["id"] not in unused
     }
-    assert [small.bytes_of(ids) for ids in small.encode_batch(lines)] == [
-        whole.bytes_of(ids) for ids in whole.encode_batch(lines)
-    ]
+    read = whole.encode_batch(lines)
+    assert list(map(small.bytes_of, small.encode_batch(lines))) == list(map(whole.bytes_of, read))
     # What is spelled in kept tokens alone is spelled as before.
-    kept = [ids for ids in whole.encode_batch(lines) if new.keys() >= set(ids)]
-    texts = [text for text, ids in zip(lines, whole.encode_batch(lines), strict=True) if new.keys() >= set(ids)]
+    kept = {text: ids for text, ids in zip(lines, read, strict=True) if new.keys() >= set(ids)}
     assert len(kept) > 100
-    assert small.encode_batch(texts) == [[new[token] for token in ids] for ids in kept]
+    assert small.encode_batch(list(kept)) == [[new[token] for token in ids] for ids in kept.values()]
     # The template still puts the same tokens around a text.
-    assert small.backend.encode(texts[0]).ids == [new[token] for token in whole.backend.encode(texts[0]).ids]
+    text = next(iter(kept))
+    assert small.backend.encode(text).ids == [new[token] for token in whole.backend.encode(text).ids]
 
 
 def test_every_corpus_weighs_the_same(bundled: Tokenizer) -> None:

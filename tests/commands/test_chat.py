@@ -22,6 +22,7 @@ from spectool.runtime.sampling.samplers import Sampling
 from spectool.tests.commands.chatting import chat_model
 from spectool.tests.running import error_of, figures, run
 from spectool.tests.runtime.models import plain
+from spectool.tests.tiers import nightly
 
 TURNS = ["Most w Jaworowcu", "Wczoraj wieczorem", "Jak naprawić"]
 
@@ -48,7 +49,7 @@ def from_scratch(loaded: tuple[Any, Any], messages: list[Any], count: int) -> st
     return str(detokenizer.text)
 
 
-@pytest.mark.parametrize("system", [None, "Odpowiadaj krótko."])
+@pytest.mark.parametrize("system", ["Odpowiadaj krótko.", *nightly(None)])
 def test_each_answer_is_that_of_a_fresh_reading(loaded: tuple[Any, Any], system: str | None) -> None:
     model, tokenizer = loaded
     drafter = load_drafter(tokenizer)

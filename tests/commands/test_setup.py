@@ -340,7 +340,7 @@ def timed(number: int, speeds: Sequence[float], loops: bool = False) -> Block:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("sent", [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGINT])
 def test_a_run_that_is_stopped_in_every_step_goes_on_and_leaves_nothing_half_written(
     tmp_path: Path, other_draft: Path, sent: signal.Signals
 ) -> None:

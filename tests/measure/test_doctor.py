@@ -19,7 +19,6 @@ from spectool.runtime.policy.curve import ASSUMED
 from spectool.runtime.policy.measuring import ROWS
 from spectool.runtime.policy.pass_costs import PassCosts, costs_path, load_costs, save_costs
 from spectool.tests.running import figures, run
-from spectool.tests.tiers import nightly
 
 pytestmark = pytest.mark.usefixtures("cache")
 TARGET = str(demo_path("target"))
@@ -66,7 +65,8 @@ def slow_model(monkeypatch: pytest.MonkeyPatch, seconds: float) -> tuple[Any, An
     return model, tokenizer, now
 
 
-@pytest.mark.parametrize(("plain", "seconds"), [(0.6, 50.0), *nightly((0.02, 10.0))])
+@pytest.mark.nightly
+@pytest.mark.parametrize(("plain", "seconds"), [(0.6, 50.0), (0.02, 10.0)])
 def test_a_slow_model_is_measured_for_longer_unless_the_time_is_given(monkeypatch, plain, seconds):
     """Of 0.6 seconds a pass, ten seconds would be enough for three sizes, which say nothing about larger ones."""
     model, tokenizer, now = slow_model(monkeypatch, plain)
@@ -114,7 +114,7 @@ def test_drafts_are_kept_to_lengths_whose_passes_have_the_same_bits():
         lengths: set[int] = set()
         policy = new_policy(model)
         for _ in stream_generate(
-            model, tokenizer, "Most w Jaworowcu", max_tokens=48, drafter=drafter, num_draft_tokens=policy,
+            model, tokenizer, "Most w Jaworowcu", max_tokens=30, drafter=drafter, num_draft_tokens=policy,
             on_cycle=lambda cycle, lengths=lengths: lengths.add(len(cycle.proposal)),
         ):  # fmt: skip
             pass

@@ -33,9 +33,10 @@ def test_the_interval_of_a_mean_is_where_a_test_of_its_sign_ends(rng: np.random.
             assert bool(share <= 0.025) is rejected
 
 
-@pytest.mark.parametrize("n", [14, *nightly(100)])
+@pytest.mark.nightly  # SciPy takes a second to import
+@pytest.mark.parametrize("n", [14, 100])
 def test_intervals_of_well_behaved_values_are_students(rng: np.random.Generator, n: int) -> None:
-    from scipy import stats  # not above: it takes a second, in every process that collects tests
+    from scipy import stats
 
     values = rng.normal(1.1, 0.2, n)
     for level in (0.95, 0.99):
@@ -57,7 +58,7 @@ NOISES: dict[str, Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]] 
 @pytest.mark.parametrize(
     ("kind", "noise"), [("normal", 0.2), *nightly(("normal", 0.1), *product([*NOISES][1:], (0.2,)), ("normal", 0.4))]
 )
-@pytest.mark.parametrize("n", [20, *nightly(8, 100)])
+@pytest.mark.parametrize("n", [8, *nightly(20, 100)])
 def test_equal_speeds_are_called_different_in_one_run_of_twenty(n: int, kind: str, noise: float) -> None:
     runs, seed = 2000, [SEED, n, round(100 * noise), list(NOISES).index(kind)]
     print("seed", seed)

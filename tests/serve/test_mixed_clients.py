@@ -16,6 +16,8 @@ from spectool.tests.serve.questions import LONG, MESSAGES, PROMPTS, TOOLS, chatt
 from spectool.tests.serve.servers import connect_to, post
 from spectool.tests.serve.test_serve_command import process
 
+pytestmark = pytest.mark.nightly
+
 SECONDS = 450
 CLIENTS = 8
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
@@ -64,7 +66,6 @@ def state_of(pid: int) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.nightly
 @pytest.mark.parametrize("end", ["SIGINT", "SIGTERM"])
 def test_the_server_stays_as_it_is(tmp_path: Path, end: str) -> None:
     seed, stopped, samples, results = time.time_ns() % 10**6, Event(), list[list[int]](), Counter[str]()

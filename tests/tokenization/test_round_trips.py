@@ -9,6 +9,7 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
+from spectool.tests.tiers import nightly
 from spectool.tests.tokenization.round_trip import keeps
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.round_trips import limits
@@ -28,6 +29,7 @@ KEPT = {
     "qwen2.5": 686,
     "claude-legacy": 585,
 }
+QUICK = ("bielik-11b-v2.5", "gpt2")
 LOSSY = ("falcon-7b", "nanochat-pl-ours6-nfkc", "t5-small")
 BYTES_KEPT_AS_DECODED = ("falcon-7b", "nanochat-pl-ours6-nfkc")
 
@@ -48,7 +50,12 @@ def check_limits_are_all(tokenizer: Tokenizer, strings: list[str]) -> int:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "mistral-nemo" else name for name in KEPT]
+    "name",
+    [
+        *QUICK,
+        *nightly(*(name for name in KEPT if name not in (*QUICK, "mistral-nemo"))),
+        pytest.param("mistral-nemo", marks=pytest.mark.slow),
+    ],
 )
 def test_tokenizers_that_keep_text(name: str, real: Callable[[str], Tokenizer], strings: list[str]) -> None:
     tokenizer = real(name)
@@ -58,7 +65,7 @@ def test_tokenizers_that_keep_text(name: str, real: Callable[[str], Tokenizer], 
         assert tokenizer.bytes_of(ids).decode() == tokenizer.backend.decode(ids, skip_special_tokens=True)
 
 
-@pytest.mark.parametrize("name", LOSSY)
+@pytest.mark.parametrize("name", [LOSSY[0], *nightly(*LOSSY[1:])])
 def test_tokenizers_that_lose_text(name: str, real: Callable[[str], Tokenizer], strings: list[str]) -> None:
     tokenizer = real(name)
     assert 0 < check_limits_are_all(tokenizer, strings) < len(strings)
@@ -68,12 +75,16 @@ def test_tokenizers_that_lose_text(name: str, real: Callable[[str], Tokenizer], 
             assert tokenizer.bytes_of(ids).decode() == tokenizer.backend.decode(ids)
 
 
-def test_limits_of_real_tokenizers(real: Callable[[str], Tokenizer]) -> None:
-    assert limits(real("gpt2")) == ()
-    assert limits(real("mistral-7b-v0.1")) == ()
-    assert limits(real("qwen2.5")) == ("normalizes to NFC",)
-    assert limits(real("phi-3-mini")) == ()
-    assert "replaces what it cannot spell with an unknown token" in limits(real("t5-small"))
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [
+        ("gpt2", None),
+        ("t5-small", "replaces what it cannot spell with an unknown token"),
+        *nightly(("mistral-7b-v0.1", None), ("phi-3-mini", None), ("qwen2.5", "normalizes to NFC")),
+    ],
+)
+def test_limits_of_real_tokenizers(real: Callable[[str], Tokenizer], name: str, limit: str | None) -> None:
+    assert limit in limits(real(name)) if limit else limits(real(name)) == ()
 
 
 def test_leading_spaces(sentence_piece: Backend) -> None:

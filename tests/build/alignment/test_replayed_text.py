@@ -17,7 +17,7 @@ from spectool.tokenization.tokenizer import Tokenizer
 
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
-    return [document for document, _ in zip(open_corpus("sample:uk"), range(60), strict=False)]
+    return [document for document, _ in zip(open_corpus("sample:uk"), range(25), strict=False)]
 
 
 @pytest.fixture(scope="module")

@@ -131,6 +131,7 @@ def test_plain_decoding_is_timed_by_its_own_passes_alone(slow: Slow) -> None:
     assert row.seconds == pytest.approx((TOKENS + 1) * PASS, abs=TOLERANCE)
 
 
+@pytest.mark.nightly
 @on_a_quiet_machine
 def test_drafted_decoding_is_timed_from_its_first_cycle_to_its_last_token(slow: Slow) -> None:
     (row,) = measured(slow, Silent())["silent"]

@@ -21,6 +21,7 @@ from spectool.runtime.policy.pass_costs import PassCosts
 from spectool.runtime.policy.policy import Policy
 from spectool.tests import running as commands
 from spectool.tests.measure.predict.predicting import TARGET, figures, run
+from spectool.tests.tiers import nightly
 from spectool.tokenization.opening import open_tokenizer
 
 ROWS, LONGEST = published(), 16
@@ -62,7 +63,7 @@ class Pairs(Drafter):
         self._at += len(tokens)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.title)
+@pytest.mark.parametrize("row", [*ROWS[::6], *nightly(*ROWS)], ids=lambda row: row.title)
 def test_figures_are_those_of_a_replay_on_a_simulated_machine(row: Any, documents: list[list[int]]) -> None:
     points = row.curves[min(row.curves)]
     curve = PassCurve({0: points}, {0: 1.0})

@@ -11,6 +11,7 @@ from spectool.runtime.drafters.drafter import Drafter, DrafterSet, Proposal
 from spectool.runtime.drafters.drafter_slot import DrafterSlot, TextDrafters
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.policy.policy import Policy
+from spectool.tests.tiers import nightly
 
 
 class Script(Drafter):
@@ -93,7 +94,7 @@ documents = st.lists(st.lists(st.integers(0, 3), max_size=40), max_size=4)
 tables = st.dictionaries(st.one_of(st.none(), st.integers(0, 3)), st.lists(st.integers(0, 3), max_size=5), max_size=5)
 
 
-@pytest.mark.parametrize("kind", ["script", "history", "hybrid"])
+@pytest.mark.parametrize("kind", ["hybrid", *nightly("script", "history")])
 @given(documents=documents, table=tables, limit=st.integers(0, 6))
 def test_equal_to_the_slow_twin(
     kind: str, documents: list[list[int]], table: dict[int | None, list[int]], limit: int

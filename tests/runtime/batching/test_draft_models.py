@@ -73,8 +73,8 @@ def mostly(drafters: DrafterSet) -> Any:
 
 
 # Drafts of the same kind, and drafts of every kind for one target.
-PAIRS = [("llama", "same"), ("qwen3_5", "same"), *nightly(*(("llama", each) for each in KINDS[1:]))]
-PAIRS += nightly(*((each, "same") for each in KINDS if each not in ("llama", "qwen3_5")))
+PAIRS = [("qwen3_5", "same"), *nightly(*(("llama", each) for each in KINDS[1:]))]
+PAIRS += nightly(*((each, "same") for each in KINDS if each != "qwen3_5"))
 
 
 @pytest.mark.parametrize(("kind", "draft"), PAIRS)
@@ -86,7 +86,7 @@ def test_every_text_is_its_own(kind: str, draft: str, shared: list[int]) -> None
     assert draft != "same" or max(shared, default=0) > 1, "one that is always wrong may not be asked for several"
 
 
-@pytest.mark.parametrize("kinds", [["llama", "qwen3_5"], *nightly(KINDS)])
+@pytest.mark.parametrize("kinds", [["qwen3_5"], *nightly(KINDS)])
 def test_shared_passes_draft_what_each_text_would_get_alone(kinds: list[str], shared: list[int]) -> None:
     """Drafts of a model for itself, all of which have to be right, in its own passes or in shared ones."""
     for kind in kinds:
@@ -108,8 +108,8 @@ def test_shared_passes_draft_what_each_text_would_get_alone(kinds: list[str], sh
     assert shared.count(1) < len(shared) / 2
 
 
-@pytest.mark.parametrize("kind", ["qwen3_5", *nightly("llama", "gemma3_text", "falcon_h1", "mamba2")])
-def test_shared_caches_follow_the_texts(kind: str, shared: list[int]) -> None:
+@pytest.mark.parametrize(("kind", "cycles"), [("qwen3_5", 14), *nightly(*((kind, 25) for kind in KINDS))])
+def test_shared_caches_follow_the_texts(kind: str, cycles: int, shared: list[int]) -> None:
     """Drafts of which many are wrong, of texts that rest, miss a lot, and go on: each as if its cache were fresh."""
     model = tiny_model(kind)
     seed = random.randrange(1 << 30)
@@ -120,8 +120,8 @@ def test_shared_caches_follow_the_texts(kind: str, shared: list[int]) -> None:
     for slot, text in zip(slots, texts, strict=True):
         slot.start(text)
     read = [0] * 3  # tokens of each text when it last got drafts
-    for cycle in range(25):
-        asked = [at for at in range(3) if at < 2 or cycle % 11 == 0] if cycle < 20 else [0]
+    for cycle in range(cycles):
+        asked = [at for at in range(3) if at < 2 or cycle % 11 == 0] if cycle < cycles - 5 else [0]
         read = [len(text) if at in asked else read[at] for at, text in enumerate(texts)]
         made = dict(zip(asked, passes.draft([(slots[at], 3) for at in asked]), strict=True))
         for at, text in enumerate(texts):
@@ -140,7 +140,7 @@ def test_shared_caches_follow_the_texts(kind: str, shared: list[int]) -> None:
         assert tokens == text[: len(tokens)] or kind in ("llama", "gemma3_text"), "others cannot take back"
 
 
-@pytest.mark.parametrize("step", [2, *nightly(1)])
+@pytest.mark.parametrize("step", [3, *nightly(1)])
 def test_a_model_that_fails_in_a_shared_pass_or_on_its_way(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """Whatever fails, and however far it has come: the texts go on, and no row stays behind."""
     model, noise = tiny_model("qwen3_5"), random.Random(5)

@@ -11,6 +11,7 @@ from mlx_lm.models.cache import ArraysCache, CacheList, ChunkedKVCache, KVCache,
 from spectool import RuntimeUnsupported
 from spectool.runtime.caches.leaves import flatten, trim
 from spectool.runtime.caches.rewinding import Checkpoints
+from spectool.tests.tiers import nightly
 
 
 def feed(cache: list[Any], tokens: list[int]) -> None:
@@ -63,7 +64,7 @@ MAKES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", list(MAKES))
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *nightly(1, 2)])
 def test_back_within_the_latest_pass(kind: str, seed: int) -> None:
     rng = random.Random(seed)
     cache, text, again = MAKES[kind](), list[int](), list[int]()
@@ -84,7 +85,7 @@ def test_back_within_the_latest_pass(kind: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("kind", list(MAKES))
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *nightly(1, 2)])
 def test_back_over_several_passes(kind: str, seed: int) -> None:
     rng = random.Random(seed)
     cache, text = MAKES[kind](), list[int]()
@@ -111,7 +112,7 @@ def test_back_over_several_passes(kind: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("kind", list(MAKES))
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *nightly(1, 2)])
 def test_copies_go_back_to_marks_for_good(kind: str, seed: int) -> None:
     rng = random.Random(seed)
     cache, text, marks = MAKES[kind](), list[int](), [0]

@@ -22,7 +22,7 @@ TEXTS = (
     "<s>[INST] Hej [/INST]</s>",
     "\r\n\x1b[31m\u2028",
 )
-REAL = ["bielik-11b-v2.5", "t5-small", *nightly("bielik-4.5b-v3-apt4", "gemma-3", "gpt2", "llama-3.2", "qwen2.5")]
+REAL = ["t5-small", *nightly("bielik-11b-v2.5", "bielik-4.5b-v3-apt4", "gemma-3", "gpt2", "llama-3.2", "qwen2.5")]
 
 
 def read(tokenizer: Any, ids: Iterable[int], **options: Any) -> str:

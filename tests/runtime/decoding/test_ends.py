@@ -69,7 +69,7 @@ ENDED = ["llama", *nightly("gemma3_text", "ministral3", "llama4", "qwen3_5", "fa
 
 
 @pytest.mark.parametrize("kind", ENDED)
-@pytest.mark.parametrize(("wrong", "step"), [(0.4, 2), *nightly((0.4, 1), (0.0, 1), (None, 1))])
+@pytest.mark.parametrize(("wrong", "step"), [(0.4, 3), *nightly((0.4, 1), (0.0, 1), (None, 1))])
 def test_every_kind_of_cache_ends_as_it_should(kind: str, wrong: float | None, step: int) -> None:
     """Closed or broken off anywhere, it holds all but the last token."""
     model = tiny_model(kind)
@@ -153,7 +153,7 @@ def test_a_pass_ahead_is_undone_wherever_it_is_interrupted(kind: str, step: int)
             assert_interrupted(model, cache, prompt + yielded)
 
 
-@pytest.mark.parametrize("kind", ["gemma3_text", "llama4", "qwen3_5", *nightly("ministral3", "falcon_h1", "mamba2")])
+@pytest.mark.parametrize("kind", ["llama4", "qwen3_5", *nightly("gemma3_text", "ministral3", "falcon_h1", "mamba2")])
 @pytest.mark.parametrize("drafted", [True, False])
 @pytest.mark.parametrize("step", [2, *nightly(1)])
 def test_every_kind_of_cache_outlives_errors(kind: str, drafted: bool, step: int) -> None:

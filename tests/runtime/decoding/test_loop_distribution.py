@@ -101,9 +101,12 @@ def check_loop(model: Any, drafter: Drafter, kind: str, runs: int, opaque: bool 
     return total.acceptance_rate
 
 
-@pytest.mark.parametrize("drafter", ["model", *nightly("overflowing model", "guesses", "hesitant model")])
-def test_the_loop_keeps_the_distribution(model: Any, noisy: Any, drafter: str) -> None:
-    assert check_loop(model, drafter_of(drafter, noisy), "processors", RUNS) > 0.05
+@pytest.mark.parametrize(
+    ("drafter", "runs"),
+    [("model", 80), *nightly(*((each, RUNS) for each in ("model", "overflowing model", "guesses", "hesitant model")))],
+)
+def test_the_loop_keeps_the_distribution(model: Any, noisy: Any, drafter: str, runs: int) -> None:
+    assert check_loop(model, drafter_of(drafter, noisy), "processors", runs) > 0.05
 
 
 @pytest.mark.nightly

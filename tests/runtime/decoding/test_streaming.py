@@ -13,6 +13,7 @@ from spectool.runtime.decoding.streaming import GenerationResponse, stream_gener
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.tests.runtime.fake_drafters import Reference
 from spectool.tests.runtime.models import plain
+from spectool.tests.tiers import nightly
 
 TEXT = "Zażółć gęślą jaźń"
 
@@ -39,7 +40,7 @@ def comparable(responses: list[Any]) -> tuple[Any, ...]:
     return text.removeprefix(" ").replace("\0", "\u0100"), told
 
 
-@pytest.mark.parametrize("ends", [False, True])
+@pytest.mark.parametrize("ends", [True, *nightly(False)])
 def test_the_same_responses_as_mlx_lm(model: Any, tokenizer: TokenizerWrapper, ends: bool) -> None:
     if ends:
         text = plain(model, tokenizer.encode(TEXT), 40)

@@ -141,7 +141,7 @@ def test_a_smaller_vocabulary_is_switched_off_where_it_ends(model: Any, caplog: 
     assert got == plain(model, [1, 200, 3], 9)
 
 
-@pytest.mark.parametrize("kind", ["gemma3_text", "qwen3_5", "mamba2", *nightly("ministral3", "falcon_h1")])
+@pytest.mark.parametrize("kind", ["qwen3_5", "mamba2", *nightly("gemma3_text", "ministral3", "falcon_h1")])
 def test_any_kind_of_cache_drafts_as_a_fresh_one_does(kind: str) -> None:
     model = tiny_model(kind)
     counted = Counted(model)
@@ -149,7 +149,7 @@ def test_any_kind_of_cache_drafts_as_a_fresh_one_does(kind: str) -> None:
     rng = random.Random(0)
     text = list(PROMPT)
     drafter.start(text)
-    for cycle in range(25):
+    for cycle in range(15):
         fresh = ModelDrafter(model)
         fresh.start(text)
         counted.passes.clear()

@@ -245,7 +245,7 @@ def test_only_what_is_nearly_as_probable_takes_the_place_of_a_refused_token(
     assert draft(source, [5, 6], not_7, 1) == (([9], False) if taken else ([], False))
 
 
-@pytest.mark.parametrize("bos", [None, BOS])
+@pytest.mark.parametrize("bos", [BOS, *nightly(None)])
 @pytest.mark.parametrize("constraint", [FirstTokenRule(), EXTENSIONS, HEALED_ONLY], ids=["any", "extensions", "healed"])
 def test_more_is_what_a_longer_draft_has(model: Any, bos: int | None, constraint: FirstTokenRule) -> None:
     """Also where a recurrent state has to be fed again, and the cache is as good as after the longer draft."""

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import product
 from statistics import mean
 
 import pytest
@@ -66,7 +67,7 @@ def best_speed(
 
 @pytest.mark.parametrize("curve", [*QUICK, *nightly(*OTHERS)])
 @pytest.mark.parametrize("look_up", ["mixed", *nightly("sure", "unsure")])
-@pytest.mark.parametrize(("count", "model"), [(2, "cheap"), *nightly(*((8, each) for each in MODELS))])
+@pytest.mark.parametrize(("count", "model"), [(1, "cheap"), *nightly(*((8, each) for each in MODELS))])
 def test_it_is_never_far_below_its_best_drafter_and_near_the_best_choices(
     count: int, curve: str, model: str, look_up: str
 ) -> None:
@@ -100,7 +101,7 @@ def test_noise_hardly_decides_anything(noise: float, count: int) -> None:
     assert mean(ratios) == pytest.approx(1.0, abs=0.01)
 
 
-@pytest.mark.parametrize("count", [2, *nightly(6)])
+@pytest.mark.parametrize("count", [1, *nightly(6)])
 @pytest.mark.parametrize("curve", [*QUICK, *nightly(*OTHERS)])
 def test_a_curve_that_is_wrong_by_a_tenth_costs_less_than_a_tenth(curve: str, count: int) -> None:
     """On average: in single sessions, whether a model is tried may depend on it."""
@@ -124,10 +125,11 @@ def test_a_model_that_is_worth_its_passes_is_not_given_up_for_bad_luck() -> None
     assert min(speeds) >= 1.1 and mean(speeds) >= 1.3
 
 
-@pytest.mark.parametrize("final", [False, *nightly(True)])
-@pytest.mark.parametrize("look_up", ["sure", *nightly("mixed")])
-def test_a_curve_that_is_several_times_too_dear_is_contradicted(look_up: str, final: bool) -> None:
-    """Sizes that other programs made 1 to 10 times as long in 16 measurements: what is lost after 20 answers."""
+@pytest.mark.parametrize(
+    ("look_up", "final", "count"), [("sure", False, 5), *nightly(*product(("sure", "mixed"), (False, True), (16,)))]
+)
+def test_a_curve_that_is_several_times_too_dear_is_contradicted(look_up: str, final: bool, count: int) -> None:
+    """Sizes that other programs made 1 to 10 times as long: what is lost after 20 answers, in each measurement."""
     print("seed 5")
     rng, machine = random.Random(5), Machine(CURVES["rising"], {}, READING, 0.05)
     answers = texts(LOOK_UPS[look_up], MODELS["bad"], 1, 40)
@@ -138,12 +140,12 @@ def test_a_curve_that_is_several_times_too_dear_is_contradicted(look_up: str, fi
         return TOKENS * 20 / sum(play(answers, ["look-up"], machine, policy)[20:]) - 1.0
 
     best = gain(lambda: 1.0)
-    gains = [gain(lambda: 1 + (rng.random() < 0.7) * min(9.0, rng.expovariate(1 / 3))) / best for _ in range(16)]
+    gains = [gain(lambda: 1 + (rng.random() < 0.7) * min(9.0, rng.expovariate(1 / 3))) / best for _ in range(count)]
     print(sorted(gains))
     assert best > 1.0 and min(gains) >= 2 / 3
 
 
-@pytest.mark.parametrize("curve", ["flat", "steps of 8", *nightly("rising", "between")])
+@pytest.mark.parametrize("curve", ["flat", *nightly("steps of 8", "rising", "between")])
 @pytest.mark.parametrize("look_up", LOOK_UPS)
 def test_heat_costs_little_and_is_forgotten(look_up: str, curve: str) -> None:
     """Passes of four rows and more take 1.35 times as long after 200 tokens, and then no longer after 1,200."""
@@ -212,7 +214,7 @@ def test_a_model_that_was_measured_and_knows_that_it_knows_little_costs_little(c
 
 
 @pytest.mark.parametrize(
-    ("cost", "stated"), [(0.02, ()), (0.08, [0.6] * 16), *nightly((0.08, ()), (0.3, ()), (0.02, [0.9] * 16))]
+    ("cost", "stated"), [(0.08, [0.6] * 16), *nightly((0.02, ()), (0.08, ()), (0.3, ()), (0.02, [0.9] * 16))]
 )
 @pytest.mark.parametrize("count", [10, *nightly(30)])
 def test_a_useless_model_costs_little_however_cheap_or_sure_it_is(
@@ -226,7 +228,7 @@ def test_a_useless_model_costs_little_however_cheap_or_sure_it_is(
 
 
 def test_the_best_in_hindsight_is_the_best_of_all_choices() -> None:
-    for seed in range(20):
+    for seed in range(8):
         print("seed", seed)
         rng = random.Random(seed)
         output = [rng.randrange(3) for _ in range(5)]
