@@ -5,7 +5,7 @@
 A draft model is asked at every place of texts that people or other models wrote, as if a target with each of the
 tokenizers wrote them: 300 characters of 12 texts, after the question or after 400 characters of the document. What it
 drafts after a text hardly depends on the target's tokenizer, so it is asked once where their tokens end at the same
-place and its first token is allowed to be the same. Several texts share its passes. The drafts are kept in
+place and its first token is allowed to be the same. The texts share its passes. The drafts are kept in
 ``.scratch/draft_models``, in the model's own tokens.
 """
 
@@ -14,7 +14,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from heapq import heapify, heappop, heappush
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,7 @@ class Side:
         self.prompt, self.output, self.chains = ids[:first], ids[first:], list[Chain]()
         if briefly and first > FIRST + LATEST:
             self.prompt = [*ids[:FIRST], *self.prompt[-LATEST:]]
-        self._ends, self._translator = ends[first:].tolist(), translator and translator.fork()
+        self._translator = translator and translator.fork()
         if self._translator is not None:
             self._translator.commit(self.prompt)
 
@@ -98,11 +98,6 @@ class Side:
     def is_over(self) -> bool:
         """Whether the model was asked at every place."""
         return len(self.chains) == len(self.output)
-
-    @property
-    def end(self) -> int:
-        """Bytes of the text up to the next token's end, for the order in which targets are served."""
-        return int(self._ends[len(self.chains)])
 
     def asks(self) -> tuple[Sequence[int], FirstTokenRule]:
         """The text so far in draft ids, and what may follow."""
@@ -124,12 +119,9 @@ Known = defaultdict[str, list[Said]]
 Asking = Generator[tuple[Sequence[int], FirstTokenRule], Chain, None]
 
 
-def asking(sides: Sequence[Side], known: Known) -> Asking:
-    """Yield what a model has yet to be asked so that all targets know its drafts at every place; gets these."""
-    waiting = [(side.end, at) for at, side in enumerate(sides)]
-    heapify(waiting)
-    while waiting:
-        side = sides[(at := heappop(waiting)[1])]
+def asking(side: Side, known: Known) -> Asking:
+    """Yield what a model has yet to be asked so that its drafts are known at every place; gets these."""
+    while not side.is_over:
         context, rule = side.asks()
         key = _key(context, rule)
         chain = next((chain for said, chain in known[key] if _says(rule, said)), None)
@@ -142,8 +134,6 @@ def asking(sides: Sequence[Side], known: Known) -> Asking:
             chain = yield context, FirstTokenRule(rule.extensions, rule.first, allows)
             known[key].append((said, chain))
         side.add(chain)
-        if not side.is_over:
-            heappush(waiting, (side.end, at))
 
 
 def _key(context: Sequence[int], rule: FirstTokenRule) -> str:
@@ -242,8 +232,10 @@ def main(draft: str, source: str, targets: Sequence[str], count: int) -> None:
     before = {number: {key: len(said) for key, said in known[number].items()} for number, _ in texts}
     try:
         with tqdm(desc=f"{draft}, {source}", disable=None) as bar:
-            questions = [asking(sides_of(pairs, text), known[number]) for number, text in texts]
-            ask(source_of, questions, bar.update)
+            # One target after the other, because a cache with windows cannot go back and forth between their tokens.
+            for pair, briefly in product(pairs, (False, True)):
+                sides = [(number, Side(*pair, *text, briefly=briefly)) for number, text in texts]
+                ask(source_of, [asking(side, known[number]) for number, side in sides], bar.update)
     finally:  # after Ctrl-C as well: the next run goes on from there
         with _path(draft, source).open("a", encoding="utf-8") as file:
             for number, _ in texts:
@@ -251,11 +243,6 @@ def main(draft: str, source: str, targets: Sequence[str], count: int) -> None:
                     for said, chain in found[before[number].get(key, 0) :]:
                         rules = [[*about, allowed] for about, allowed in said.items()]
                         file.write(json.dumps([number, key, rules, chain]) + "\n")
-
-
-def sides_of(pairs: Sequence[tuple[Tokenizer, ByteAlignedTranslator | None]], text: tuple[str, str]) -> list[Side]:
-    """A text for each target, whose model has read all of the prompt, and then the latest tokens."""
-    return [Side(*pair, *text, briefly=briefly) for pair in pairs for briefly in (False, True)]
 
 
 def read_known(draft: str, source: str) -> defaultdict[int, Known]:

@@ -31,7 +31,6 @@ from draft_models_record import (
     asking,
     draft_of,
     read_known,
-    sides_of,
     texts_of,
     translator_of,
 )
@@ -229,10 +228,12 @@ def recorded(draft: str, source: str, target: str) -> tuple[list[Text], KeptMode
     """The texts of a source as far as a draft model was asked about them, and what it said."""
     known, translator, tokenizer = read_known(draft, source), translator_of(draft, target), real_tokenizer(target)
     texts = [(number, text) for number, text in enumerate(texts_of(source)) if number in known]
-    sides = {number: sides_of([(tokenizer, translator)], text) for number, text in texts}
+    sides = {
+        number: [Side(tokenizer, translator, *text, briefly=how) for how in (False, True)] for number, text in texts
+    }
     for number, both in sides.items():
         for side in both:
-            next(asking([side], known[number]), None)  # ends where the model was not asked
+            next(asking(side, known[number]), None)  # ends where the model was not asked
     written = [Text(whole.prompt, whole.output[: len(whole.chains)]) for whole, _ in sides.values()]
     every = [side for both in sides.values() for side in both]
     return written, KeptModel(every, translator, honesty_of(draft, source[:2]))

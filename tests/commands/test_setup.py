@@ -32,6 +32,7 @@ from spectool.runtime.demo_models import demo_path
 from spectool.runtime.loading import load_drafter
 from spectool.tests.measure.bench.runs import block, generation, run_of
 from spectool.tests.running import error_of, figures, run
+from spectool.tests.tiers import slow
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -340,7 +341,7 @@ def timed(number: int, speeds: Sequence[float], loops: bool = False) -> Block:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("sent", [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGINT])
+@pytest.mark.parametrize("sent", [signal.SIGINT, *slow(signal.SIGKILL)])
 def test_a_run_that_is_stopped_in_every_step_goes_on_and_leaves_nothing_half_written(
     tmp_path: Path, other_draft: Path, sent: signal.Signals
 ) -> None:

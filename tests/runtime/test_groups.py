@@ -18,6 +18,7 @@ from spectool.tests.rings import outputs_of, start_ring
 from spectool.tests.running import run
 from spectool.tests.runtime.models import KINDS, tiny_model
 from spectool.tests.runtime.renumbered import renumbered_target
+from spectool.tests.tiers import slow
 
 pytestmark = pytest.mark.nightly
 
@@ -59,6 +60,7 @@ def saved(folder: Path, kind: str, layers: int, **changes: Any) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_ranks_that_are_late_write_the_same_text(tmp_path: Path, drafts: dict[str, str]) -> None:
     written(tmp_path, 2, model=demo_path("target"), generations=36, late=0.2, **drafts)
 
@@ -69,7 +71,7 @@ def test_a_pipeline_of_three_processes_writes_the_same_text(tmp_path: Path, draf
     written(tmp_path, 3, model=model, pipeline=True, generations=12, **drafts)
 
 
-@pytest.mark.parametrize(("kind", "pipeline"), [("qwen2", True), ("qwen3_5", False), ("qwen3_5", True)])
+@pytest.mark.parametrize(("kind", "pipeline"), [("qwen3_5", False), *slow(("qwen2", True), ("qwen3_5", True))])
 def test_other_kinds_of_models_write_the_same_text(tmp_path: Path, kind: str, pipeline: bool) -> None:
     heads = {"num_key_value_heads": 2, "linear_num_key_heads": 2} if kind == "qwen3_5" else {}  # some on each rank
     model = saved(tmp_path / "model", kind, 4, **heads)

@@ -16,6 +16,7 @@ import pytest
 
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.rings import start_ring
+from spectool.tests.tiers import slow
 
 pytestmark = pytest.mark.nightly
 
@@ -64,7 +65,9 @@ def ask(port: int, number: int, leave_after: int | None = None) -> str | None:
     return text
 
 
-@pytest.mark.parametrize(("clients_at_once", "drafts"), [(8, ()), (4, ("--draft-model", str(demo_path("target"))))])
+@pytest.mark.parametrize(
+    ("clients_at_once", "drafts"), [(4, ("--draft-model", str(demo_path("target")))), *slow((8, ()))]
+)
 def test_clients_that_share_passes_get_what_they_get_alone(
     tmp_path: Path, clients_at_once: int, drafts: tuple[str, ...]
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
-from spectool.tests.tiers import nightly
+from spectool.tests.tiers import nightly, slow
 from spectool.tests.tokenization.round_trip import keeps
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.round_trips import limits
@@ -54,7 +54,7 @@ def check_limits_are_all(tokenizer: Tokenizer, strings: list[str]) -> int:
     [
         *QUICK,
         *nightly(*(name for name in KEPT if name not in (*QUICK, "mistral-nemo"))),
-        pytest.param("mistral-nemo", marks=pytest.mark.slow),
+        *slow("mistral-nemo"),
     ],
 )
 def test_tokenizers_that_keep_text(name: str, real: Callable[[str], Tokenizer], strings: list[str]) -> None:

@@ -27,6 +27,7 @@ from spectool.lab.sweep.runs import run_sweep
 from spectool.measure.replay import replay
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.lookup import LookupDrafter
+from spectool.tests.tiers import slow
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -91,7 +92,7 @@ def test_what_a_sweep_leaves(swept: tuple[Path, dict[str, Any]]) -> None:
         assert row["num_draft_tokens"] == 8
 
 
-@pytest.mark.parametrize("name", ["bielik-11b-v2.5", pytest.param("qwen2.5", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["bielik-11b-v2.5", *slow("qwen2.5")])
 def test_runs_on_real_tokenizers_equal_tables_that_are_replayed(
     shared: Path, real: Callable[[str], Tokenizer], name: str, tmp_path: Path
 ) -> None:
@@ -190,7 +191,7 @@ def nobody_left(group: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [signal.SIGKILL, *slow(signal.SIGINT)])
 def test_killed_and_resumed(swept: tuple[Path, dict[str, Any]], tmp_path: Path, number: signal.Signals) -> None:
     folder, whole = swept
     out = tmp_path / "out"

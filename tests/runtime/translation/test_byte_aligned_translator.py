@@ -23,7 +23,7 @@ from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator, FirstTokenRule
 from spectool.tests.runtime.translation.translation_twin import text_bytes
 from spectool.tests.runtime.translation.worlds import QUICK, SENTENCES, World, endings, sample, state
-from spectool.tests.tiers import nightly
+from spectool.tests.tiers import nightly, slow
 from spectool.tokenization.incremental.common_prefix import common_prefix
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
@@ -45,7 +45,7 @@ def streams(target: Tokenizer) -> st.SearchStrategy[list[int]]:
     return st.lists(st.one_of(pieces, odd, halves, specials), max_size=5).map(lambda parts: list(chain(*parts)))
 
 
-@pytest.mark.parametrize("pair", [*QUICK, pytest.param("bielik-11b-v2.5:qwen2.5", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("pair", [*QUICK, *slow("bielik-11b-v2.5:qwen2.5")])
 def test_commits_in_steps_equal_one_commit(pair: str, world: Callable[[str], World]) -> None:
     """Whatever is committed: a translator that was asked in between stands where a fresh one does."""
     here = world(pair)

@@ -9,6 +9,7 @@ import pytest
 from spectool.lab.ngram_model import DraftSource
 from spectool.runtime.drafters.translated import TranslatedDrafter
 from spectool.tests.runtime.translation.worlds import World
+from spectool.tests.tiers import slow
 
 pytestmark = pytest.mark.nightly
 MOST = 3.0  # times as long for twice as much
@@ -37,7 +38,7 @@ KINDS = {
 SLOW = "bielik-11b-v2.5:qwen2.5 gemma-3:bielik-11b-v2.5 llama-3.2:gemma-3 xlm-roberta-base:bielik-11b-v2.5 "
 SLOW += "qwen2.5:xlm-roberta-base"
 PAIRS = ["target:other", "other:target", "qwen2.5:bielik-11b-v2.5"]
-PAIRS += [pytest.param(pair, marks=pytest.mark.slow) for pair in SLOW.split()]
+PAIRS += slow(*SLOW.split())
 
 
 def too_slow(work: Callable[[Sequence[int]], None], ids: Sequence[int]) -> str:

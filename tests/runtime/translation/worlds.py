@@ -8,13 +8,11 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-import pytest
-
 from spectool.artifacts.alignment import NONE, Alignment
 from spectool.corpora import open_corpus
 from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator, whole_characters
 from spectool.tests.runtime.translation.translation_twin import TranslationTwin, text_bytes, whole
-from spectool.tests.tiers import nightly
+from spectool.tests.tiers import nightly, slow
 from spectool.tokenization.incremental.ids_or_text import reasons_for_text
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -33,7 +31,7 @@ SLOW = (
     "bielik-11b-v2.5:falcon-7b",
     "falcon-7b:qwen2.5",
 )
-PAIRS = [*QUICK, *(pytest.param(pair, marks=pytest.mark.slow) for pair in SLOW)]
+PAIRS = [*QUICK, *slow(*SLOW)]
 SENTENCES = (
     "Зажурилась Україна, 2024 рік. Zażółć gęślą jaźń!",
     "Къырымтатар тили — Qırımtatar tili; 1234567,89 і ще «лапки»",

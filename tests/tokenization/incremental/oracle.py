@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
+from spectool.tests.tiers import slow
 from spectool.tokenization.tokenizer import Tokenizer
 
 QUICK = ("bielik-11b-v2.5", "nanochat-pl-ours6-nfkc", "phi-3-mini")
@@ -23,8 +22,7 @@ SLOW = (
 
 def counted(quickly: int, slowly: int) -> list[Any]:
     """A test's parameters: a tokenizer of the quick ones with one number, and, marked slow, every one with another."""
-    slow = (pytest.param(name, slowly, marks=pytest.mark.slow) for name in (*QUICK, *SLOW))
-    return [*((name, quickly) for name in QUICK), *slow]
+    return [*((name, quickly) for name in QUICK), *slow(*((name, slowly) for name in (*QUICK, *SLOW)))]
 
 
 class Reference:

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from spectool.tests.tiers import slow
 from spectool.tests.tokenization.incremental.oracle import QUICK, Reference, counted, joined
 from spectool.tokenization.incremental import by_ids
 from spectool.tokenization.incremental.by_ids import IncrementalBPE
@@ -154,16 +155,16 @@ def test_corpus_pairs_that_split_elsewhere(
         ("nanochat-pl-ours6-nfkc", ("do?m", "'r", "e\t")),
         ("phi-3-mini", ("a</", "s>½")),  # an added token spelled in text
         ("phi-3-mini", ("</s>", "</s>")),
-        pytest.param("qwen2.5", ("“<tool", "_call>.", ".. "), marks=pytest.mark.slow),
-        pytest.param("qwen2.5", ("uffix|", "><|fim_suffix|>"), marks=pytest.mark.slow),
-        pytest.param(
-            "qwen2.5", ("<|fim_middle|", ">_", "name"), marks=pytest.mark.slow
-        ),  # a new text begins after an added token
-        pytest.param("qwen2.5", ("<tool_call><", "{2024"), marks=pytest.mark.slow),
-        pytest.param("gemma-3", ("<unused5>ं\n",), marks=pytest.mark.slow),
-        pytest.param("gemma-3", (", \n\n\n", *"!" * 18), marks=pytest.mark.slow),  # newlines are an added token
-        pytest.param("llama-3.2", ("&amp;0", "123ǅ"), marks=pytest.mark.slow),
-        pytest.param("gpt4o-o200k", ("'s't" * 60, *["'t"] * 40), marks=pytest.mark.slow),  # repeats itself
+        *slow(
+            ("qwen2.5", ("“<tool", "_call>.", ".. ")),
+            ("qwen2.5", ("uffix|", "><|fim_suffix|>")),
+            ("qwen2.5", ("<|fim_middle|", ">_", "name")),  # a new text begins after an added token
+            ("qwen2.5", ("<tool_call><", "{2024")),
+            ("gemma-3", ("<unused5>ं\n",)),
+            ("gemma-3", (", \n\n\n", *"!" * 18)),  # newlines are an added token
+            ("llama-3.2", ("&amp;0", "123ǅ")),
+            ("gpt4o-o200k", ("'s't" * 60, *["'t"] * 40)),  # repeats itself
+        ),
     ],
 )
 def test_what_once_went_wrong(
