@@ -42,6 +42,7 @@ from spectool.runtime.policy.policy import Choice, Policy
 
 CLEAR_EVERY = 256  # passes between two mx.clear_cache(), as in mlx-lm
 _SMALLEST_PIECE = 16  # tokens of a prompt, however long they take: fewer take hardly less time
+_FOR_OLDEST = 4  # pieces of prompts, of which one is of the oldest, so that none waits for ever
 
 
 @dataclass(slots=True)
@@ -106,7 +107,7 @@ class Loop:
         self._read_at = 0.0  # when the latest pass was read
         self._reading_passes, self._token_seconds = reading_passes, 0.0  # of a prompt's token, in the latest piece
         self._pass_seconds = 0.0  # of the latest pass
-        self._passes = 0
+        self._passes = self._pieces = 0  # of the model; of prompts that were read
 
     def __len__(self) -> int:
         """Number of texts that are written or read."""
@@ -220,8 +221,8 @@ class Loop:
         text, chosen = latest.text, latest.chosen
         if not text.may_run_ahead or text.remaining == 0 or not text.drafting_paused() or not isinstance(chosen, Pass):
             return
-        if text.policy.drift().wants_plain:
-            return  # the plain pass that is wanted for comparison has to be timed by itself
+        if text.policy.drift().wants_plain or (text.repeatable and text.drafters.slots):
+            return  # a plain pass for comparison is timed by itself, and what is drawn waits for all that is learnt
         random_state = text.randomness.unread()
         mx.async_eval(chosen.tokens, random_state)  # type: ignore[no-untyped-call]
         text.own.quantize()
@@ -302,8 +303,9 @@ class Loop:
             self._take_out(text, text.cached_after_commit, spare=len(text.inputs))
 
     def _read_prompt(self) -> list[Text]:
-        """Read a piece of the prompt that has least left; return its text if it fails."""
-        text = min(self._reading, key=lambda text: text.unread)
+        """Read a piece of the prompt that has least left, now and then of the oldest; return its text if it fails."""
+        self._pieces += 1
+        text = min(self._reading, key=lambda text: text.unread) if self._pieces % _FOR_OLDEST else self._reading[0]
         most, before, began = text.settings.prefill_step_size, text.unread, perf_counter()
         if self._reading_passes is not None and (self._own or self._shared):
             seconds = self._reading_passes * self._pass_seconds

@@ -62,14 +62,16 @@ class DraftPasses:
 
     def _fed(self, waiting: dict[DrafterSlot, mx.array]) -> dict[DrafterSlot, Any]:
         """The logits after what each text feeds, or the error of the pass."""
-        assert self._shared is not None
         slots = {slot.cache: slot for slot in waiting if slot.drafter is not None and slot.cache is not None}
-        try:
-            found = self._shared.feed({cache: waiting[slot] for cache, slot in slots.items()})
-        except Exception as error:
-            self._shared.drop()
-            return dict.fromkeys(waiting, error)
-        return {slots[cache]: logits for cache, logits in found.items()}
+        found = dict[DrafterSlot, Any].fromkeys(waiting)  # nothing for one without a cache
+        if slots and self._shared is not None:
+            try:
+                logits = self._shared.feed({cache: waiting[slot] for cache, slot in slots.items()})
+            except Exception as error:
+                self._shared.drop()
+                return dict.fromkeys(waiting, error)
+            found |= {slots[cache]: each for cache, each in logits.items()}
+        return found
 
 
 class SharedTexts:

@@ -108,6 +108,43 @@ def test_a_seeded_draft_is_no_longer_alone_than_among_others(eight: Any) -> None
     assert wanted[0].got == wanted[1].got == wanted[2].got
 
 
+def test_a_seeded_draft_goes_on_after_the_same_token_alone_and_among_others(eight: Any) -> None:
+    """Its prediction is lost and found again, where a text alone might have begun a pass without drafts."""
+
+    def written(seed: int, others: int) -> list[int]:
+        batch, got = Loop(eight, 3, Policy(), stream=STREAM), dict[Any, list[int]]()
+        options: Any = {
+            "seed": seed,
+            "sampler": Sampling(temp=1.0),
+            "prediction": PredictionDrafter([2, 1, 4, 0, 3, 7]),
+        }
+        seeded = open_text(PROMPT, eight, GenerationSettings(max_tokens=120, num_draft_tokens=4, **options))
+        others_settings = GenerationSettings(max_tokens=150, num_draft_tokens=0)
+        for text in (seeded, *(open_text([3, at], eight, others_settings) for at in range(others))):
+            batch.add(text)
+            got[text] = []
+        while not seeded.ended:
+            advance(batch, got)
+        return got[seeded]
+
+    for seed in range(4):
+        assert written(seed, 0) == written(seed, 2), seed
+
+
+def test_a_long_prompt_is_read_while_shorter_ones_keep_coming(eight: Any) -> None:
+    batch, got = Loop(eight, 8, Policy(), stream=STREAM), dict[Any, list[int]]()
+    long = open_text([token % 8 for token in range(200)], eight, GenerationSettings(max_tokens=2, prefill_step_size=20))
+    batch.add(long)
+    got[long] = []
+    for _ in range(60):
+        if len(batch) < 8:
+            short = open_text(PROMPT * 5, eight, GenerationSettings(max_tokens=2))
+            batch.add(short)
+            got[short] = []
+        advance(batch, got)
+    assert len(got[long]) == 2 and len(got) > 20
+
+
 def test_a_text_that_joins_does_not_wait_for_the_end_of_another(eight: Any) -> None:
     batch, got = Loop(eight, 2, Policy(), stream=STREAM), dict[Any, list[int]]()
     for max_tokens in (40, 4):

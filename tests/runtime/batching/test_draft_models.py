@@ -17,7 +17,7 @@ from spectool.runtime.decoding.loop import Loop
 from spectool.runtime.decoding.settings import GenerationSettings
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.draft_model import ModelDrafter
-from spectool.runtime.drafters.drafter import Drafter, DrafterSet
+from spectool.runtime.drafters.drafter import NOTHING, Drafter, DrafterSet, Drafting, Proposal
 from spectool.runtime.drafters.drafter_slot import DrafterSlot
 from spectool.runtime.drafters.lookup import LookupDrafter
 from spectool.runtime.drafters.together import DraftPasses, SharedTexts
@@ -177,6 +177,27 @@ def test_a_model_that_fails_in_a_shared_pass_or_on_its_way(monkeypatch: pytest.M
         assert counts[name] >= call, (name, call)
         assert list(got.values()) == [plain(model, [3, number], 12 + 4 * number) for number in range(3)]
         assert all(each.settings.drafter.cache.shared is None for each in got), (name, call)
+
+
+@pytest.mark.parametrize("other", [True, False])
+def test_a_drafter_that_feeds_without_a_cache_gets_nothing(other: bool) -> None:
+    class Odd(Drafter):
+        name, costs_a_pass, got = "odd", True, list[Any]()
+
+        def drafting(self, limit: int) -> Drafting[Proposal]:
+            self.got.append((yield mx.array([3])))
+            return NOTHING
+
+    model, policy = tiny_model(), Policy(longest=2)
+    batch, got = Loop(model, 2, policy, stream=STREAM), dict[Any, list[int]]()
+    for drafter in (Odd(), ModelDrafter(model) if other else None):
+        text = open_text(PROMPT, model, GenerationSettings(drafter=drafter, num_draft_tokens=policy, max_tokens=8))
+        batch.add(text)
+        got[text] = []
+    while len(batch):
+        advance(batch, got)
+    assert list(got.values()) == [plain(model, PROMPT, 8)] * 2
+    assert Odd.got and not any(Odd.got)
 
 
 def test_rows_that_cannot_be_left_begin_again_together(monkeypatch: pytest.MonkeyPatch) -> None:
