@@ -101,8 +101,7 @@ def test_noise_hardly_decides_anything(noise: float, count: int) -> None:
     assert mean(ratios) == pytest.approx(1.0, abs=0.01)
 
 
-@pytest.mark.parametrize("count", [1, *nightly(6)])
-@pytest.mark.parametrize("curve", [*QUICK, *nightly(*OTHERS)])
+@pytest.mark.parametrize(("curve", "count"), [("linear", 1), *nightly(*product(CURVES, (6,)))])
 def test_a_curve_that_is_wrong_by_a_tenth_costs_less_than_a_tenth(curve: str, count: int) -> None:
     """On average: in single sessions, whether a model is tried may depend on it."""
     machine, ratios = Machine(CURVES[curve], {"model": MODELS["cheap"].cost}, READING, 0.05), []
