@@ -42,7 +42,7 @@ from spectool.runtime.policy.policy import Choice, Policy
 
 CLEAR_EVERY = 256  # passes between two mx.clear_cache(), as in mlx-lm
 _SMALLEST_PIECE = 16  # tokens of a prompt, however long they take: fewer take hardly less time
-_FOR_OLDEST = 4  # pieces of prompts, of which one is of the oldest, so that none waits for ever
+_FOR_OLDEST = 4  # every fourth piece is of the prompt that came first, so that none waits for ever
 
 
 @dataclass(slots=True)
@@ -303,7 +303,7 @@ class Loop:
             self._take_out(text, text.cached_after_commit, spare=len(text.inputs))
 
     def _read_prompt(self) -> list[Text]:
-        """Read a piece of the prompt that has least left, now and then of the oldest; return its text if it fails."""
+        """Read a piece of the prompt that has least left, or at times of the first; return its text if it fails."""
         self._pieces += 1
         text = min(self._reading, key=lambda text: text.unread) if self._pieces % _FOR_OLDEST else self._reading[0]
         most, before, began = text.settings.prefill_step_size, text.unread, perf_counter()
