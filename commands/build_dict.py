@@ -53,13 +53,9 @@ def build_dict(
 
 def dictionary_path(fingerprint: str, max_bytes: int, packs: Sequence[str], corpora: Sequence[str]) -> Path:
     """Where the dictionary of some packs and texts for a tokenizer is in the user's cache."""
-    places = [*map(place_of_pack, packs), *map(place_of, corpora)]
+    # A pack is where its file is, or has the name of a bundled one, which a folder may have, too.
+    places = [place_of(name) if expanded(name).is_file() else name for name in packs] + [*map(place_of, corpora)]
     return default_path(f"{slug('-'.join([*packs, *corpora]))}-{digest(max_bytes, *places)}.{fingerprint[:8]}.dict")
-
-
-def place_of_pack(name: str) -> str:
-    """What tells a pack from others: where its file is, or the name of a bundled one, which a folder may have, too."""
-    return place_of(name) if expanded(name).is_file() else name
 
 
 def options_for(corpus: Corpus | None, max_bytes: int = BackoffOptions.max_bytes) -> BackoffOptions:

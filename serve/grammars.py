@@ -108,18 +108,14 @@ def _named(name: str, rules: Sequence[_Rule]) -> list[_Rule]:
     return [{**rule, "name": name} if rule is rules[0] else rule for rule in rules]
 
 
-def _form_of(tokenizer: Any) -> str:
-    """The form in which a model writes calls, by its parser's name."""
-    kind = form_of_calls(tokenizer)
-    return "mistral[ARGS]" if kind == "mistral" and "[ARGS]" in tokenizer.get_vocab() else kind
-
-
 def _calls(chat: ChatRequest, model: LoadedModel, text: list[_Rule]) -> list[_Rule]:
     """The rules of the calls that are required or, where the model decides, of an answer whose calls fit strict tools.
 
     ``text`` has the rules of an answer without calls; where there are none, it is free before and after calls.
     """
-    tokenizer, kind = model.tokenizer, _form_of(model.tokenizer)
+    tokenizer, kind = model.tokenizer, form_of_calls(model.tokenizer)
+    if kind == "mistral" and "[ARGS]" in tokenizer.get_vocab():
+        kind = "mistral[ARGS]"
     offered = {tool["function"]["name"]: tool["function"] for tool in chat.offered}
     names = list(offered) if chat.callable_names is None else chat.callable_names
     if not names or not set(names) <= offered.keys():

@@ -91,8 +91,9 @@ class Loop:
         passes if their caches will be quantised, or if the bits are to stay those of passes over single tokens. Then
         one is written after the other.
 
-        Prompts are read in pieces of the texts' ``prefill_step_size``. With ``reading_passes``, a piece is smaller
-        while other texts are written, so that it takes no longer than that many of their passes.
+        Prompts are read in pieces of the texts' ``prefill_step_size``. With ``reading_passes``, what is read between
+        two passes of texts that are written takes no longer than that many of these, or as many times longer as there
+        are more texts that wait than are written.
         """
         costs = known_costs(model) if rows > 1 else None
         self.rows, self.policy = 1 if costs is not None and costs.exact else rows, policy
@@ -137,8 +138,7 @@ class Loop:
                 if not latest.shared and not latest.launched[0].proposal.tokens and len(self) == 1:
                     self._launch_ahead(latest.launched[0])
                 changed = self._read()
-            if self._reading:
-                changed += self._read_prompt()
+            changed += self._read_prompts()
             if not self._flights and self._joined():
                 self._launch_shared()
         return changed
@@ -153,9 +153,8 @@ class Loop:
         with mx.stream(self._stream):
             if text in self._shared:
                 self._take_out(text, text.cached_if_closed)
-            for texts in (self._reading, self._own):
-                if text in texts:
-                    texts.remove(text)
+            for texts in (each for each in (self._reading, self._own) if text in each):
+                texts.remove(text)
             kept = text.close()
             self._flights = deque(each for each in self._flights if not all(one.text.closed for one in each.launched))
             return kept
@@ -302,14 +301,25 @@ class Loop:
         for text in [text for text in self._shared if text.ended]:
             self._take_out(text, text.cached_after_commit, spare=len(text.inputs))
 
-    def _read_prompt(self) -> list[Text]:
+    def _read_prompts(self) -> list[Text]:
+        """Read prompts until the next pass is due, or a piece where nothing is written; return texts that fail."""
+        writing, waiting = len(self._own) + len(self._shared), len(self._reading)
+        if not waiting or not writing or self._reading_passes is None:
+            return self._read_piece(math.inf) if waiting else []
+        until = perf_counter() + self._reading_passes * self._pass_seconds * max(1.0, waiting / writing)
+        failed = self._read_piece(until)
+        while waiting > len(self._reading) > 0 and until - perf_counter() > _SMALLEST_PIECE * self._token_seconds:
+            waiting = len(self._reading)  # one prompt is read, and there is time for another one
+            failed += self._read_piece(until)
+        return failed
+
+    def _read_piece(self, until: float) -> list[Text]:
         """Read a piece of the prompt that has least left, or at times of the first; return its text if it fails."""
         self._pieces += 1
         text = min(self._reading, key=lambda text: text.unread) if self._pieces % _FOR_OLDEST else self._reading[0]
         most, before, began = text.settings.prefill_step_size, text.unread, perf_counter()
-        if self._reading_passes is not None and (self._own or self._shared):
-            seconds = self._reading_passes * self._pass_seconds
-            most = min(most, max(_SMALLEST_PIECE, int(seconds / (self._token_seconds or math.inf))))
+        if until < math.inf:
+            most = min(most, max(_SMALLEST_PIECE, int((until - began) / (self._token_seconds or math.inf))))
         try:
             text.read_piece(most)
         except Exception as error:

@@ -99,13 +99,9 @@ class ByteAlignedTranslator:
                 self._text = []
             for first in range(0, len(run) if is_text else 0, _AT_ONCE):
                 part = run[first : first + _AT_ONCE]
-                self._view.append(self._as_said(part))
+                said = b"".join(map(self._target.token_bytes.__getitem__, part))
+                self._view.append(said.removeprefix(b" ") if self._leading_space and not self._text else said)
                 self._text += part
-
-    def _as_said(self, tokens: Sequence[int]) -> bytes:
-        """The bytes of the next committed tokens, without the space that the target puts before a text."""
-        data = b"".join(map(self._target.token_bytes.__getitem__, tokens))
-        return data.removeprefix(b" ") if self._leading_space and not self._text else data
 
     def draft_context(self) -> Sequence[int]:
         """The committed text in canonical draft ids, but for an unfinished character: a list that `commit` changes."""

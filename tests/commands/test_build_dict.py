@@ -7,7 +7,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models, pre_tokenizers
 
 from spectool.artifacts.default_paths import place_of, slug
-from spectool.commands.build_dict import place_of_pack
+from spectool.commands.build_dict import dictionary_path
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.running import run
 
@@ -36,7 +36,10 @@ def test_texts_of_the_same_name_make_two_dictionaries(
         "a name that begins with a dot is hidden"
     )
     assert place_of("texts#body") == f"{tmp_path}/law/texts#body" and place_of("sample:pl") == "sample:pl"
-    assert place_of_pack("texts") == "texts" and place_of_pack("texts/a.txt") == f"{tmp_path}/law/texts/a.txt"
+    here = [dictionary_path("0" * 64, 5, [pack], []) for pack in ("texts", "texts/a.txt")]
+    monkeypatch.chdir(tmp_path / "medicine")
+    elsewhere = [dictionary_path("0" * 64, 5, [pack], []) for pack in ("texts", "texts/a.txt")]
+    assert here[0] == elsewhere[0] and here[1] != elsewhere[1], "a bundled pack is the same in every folder"
 
 
 @pytest.mark.parametrize("source", [("--pack", "pl"), ("--corpus", "sample:pl")])

@@ -199,7 +199,7 @@ def test_a_call_of_a_strict_tool_fits_its_schema_where_the_model_decides_to_make
     if kind != "json_tools":
         monkeypatch.setattr(tokenizer, "_tool_call_start", "[TOOL_CALLS]")
         monkeypatch.setattr(tokenizer, "_tool_call_end", "")
-        monkeypatch.setattr(grammars, "_form_of", lambda _: kind)
+        monkeypatch.setattr(grammars, "form_of_calls", lambda _: kind)
     (begin, before, after, between, end), request = FORMS[kind], strict_and_not()
     grammar = grammar_of(request, chatting.engine.model, reasoning=False)
     fits, wrong = '{"city": "Kraków"}', '{"city": "Kraków", "foo": true}'
@@ -252,7 +252,7 @@ def test_a_strict_tool_that_cannot_be_enforced_is_named(chatting: Server, monkey
     request = strict_and_not({"type": "object", "propertyNames": {"pattern": "a"}})
     assert grammar_of(request, chatting.engine.model, reasoning=False) is None
     assert sorted(request.without_effect) == ["tools.function.strict"]
-    monkeypatch.setattr(grammars, "_form_of", lambda _: "glm47")
+    monkeypatch.setattr(grammars, "form_of_calls", lambda _: "glm47")
     request = strict_and_not()
     assert grammar_of(request, chatting.engine.model, reasoning=False) is None
     assert sorted(request.without_effect) == ["tools.function.strict"]

@@ -156,16 +156,41 @@ def test_a_text_that_joins_does_not_wait_for_the_end_of_another(eight: Any) -> N
     assert second == 4 and 8 < first < 20
 
 
-@pytest.mark.nightly
-def test_a_long_prompt_leaves_the_others_their_passes(eight: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a clock that says 1 second for a pass and 0.02 for each of its rows, whatever the machine."""
-    widths, now = list[int](), [0.0]
-    run_model, long = type(eight).__call__, [token % 8 for token in range(6_000)]
+@pytest.fixture
+def widths(eight: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Tokens of a row in each pass, under a clock that says 1 second for a pass and 0.02 for each of them."""
+    widths, now, run_model = list[int](), [0.0], type(eight).__call__
 
     def timed(model: Any, inputs: mx.array, *args: Any, **options: Any) -> mx.array:
         widths.append(inputs.shape[1])
         now[0] += 1 + 0.02 * inputs.shape[1]
         return run_model(model, inputs, *args, **options)
+
+    monkeypatch.setattr(type(eight), "__call__", timed)
+    monkeypatch.setattr("spectool.runtime.decoding.loop.perf_counter", lambda: now[0])
+    return widths
+
+
+def test_many_prompts_are_read_between_two_passes_of_few_texts(eight: Any, widths: list[int]) -> None:
+    batch, texts = Loop(eight, 8, Policy(), stream=STREAM, reading_passes=2.0), dict[Any, list[int]]()
+    for at in range(8):
+        settings = GenerationSettings(max_tokens=30, num_draft_tokens=0)
+        batch.add(target := open_text([token % 8 for token in range(40 + at)], eight, settings))
+        texts[target] = []
+        while not at and len(texts[target]) < 3:
+            advance(batch, texts)
+    del widths[:]
+    while len(batch):
+        advance(batch, texts)
+    last = max(at for at, width in enumerate(widths) if width > 1)
+    assert sum(width for width in widths if width > 1) == sum(range(40, 47))
+    assert widths[:last].count(1) <= 3, "as many prompts as wait for each text are read before its next pass"
+    assert [*map(len, texts.values())] == [30] * 8
+
+
+@pytest.mark.nightly
+def test_a_long_prompt_leaves_the_others_their_passes(eight: Any, request: pytest.FixtureRequest) -> None:
+    long = [token % 8 for token in range(6_000)]
 
     def widths_of(reading_passes: float | None) -> list[int]:
         batch, texts = Loop(eight, 2, Policy(), stream=STREAM, reading_passes=reading_passes), dict[Any, list[int]]()
@@ -180,8 +205,7 @@ def test_a_long_prompt_leaves_the_others_their_passes(eight: Any, monkeypatch: p
         return list(widths)
 
     expected = [plain(eight, PROMPT, 30), plain(eight, long, 3)]
-    monkeypatch.setattr(type(eight), "__call__", timed)
-    monkeypatch.setattr("spectool.runtime.decoding.loop.perf_counter", lambda: now[0])
+    widths = request.getfixturevalue("widths")
     widths_of(None)  # what a batch finds out about a model once takes a pass as well
     whole = [width for width in widths_of(None) if width > 1]
     assert whole == [512] * 11 + [367]
