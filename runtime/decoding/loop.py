@@ -153,8 +153,9 @@ class Loop:
         with mx.stream(self._stream):
             if text in self._shared:
                 self._take_out(text, text.cached_if_closed)
-            for texts in (each for each in (self._reading, self._own) if text in each):
-                texts.remove(text)
+            for texts in (self._reading, self._own):
+                if text in texts:
+                    texts.remove(text)
             kept = text.close()
             self._flights = deque(each for each in self._flights if not all(one.text.closed for one in each.launched))
             return kept
