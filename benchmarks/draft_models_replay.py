@@ -1,6 +1,7 @@
 """Which draft model pays for which tokenizer: guesses that are right, tokens per pass, and speed on published curves.
 
     python benchmarks/draft_models_replay.py speeds     all that `draft_models_record.py` has kept; no model runs
+    python benchmarks/draft_models_replay.py together   both kinds of drafters against the better one, also later on
     python benchmarks/draft_models_replay.py beliefs    what the policy expects of asking a draft model
 
 Translates the drafts that were recorded, and takes drafters and policy as they are now. Nobody here has a Mac: what
@@ -56,6 +57,7 @@ from spectool.runtime.translation.byte_aligned import ByteAlignedTranslator
 from spectool.tokenization.opening import open_tokenizer
 
 COSTS = (0.03, 0.1, 0.2)
+COMPARED = (0.03, 0.05, 0.1)
 LENGTHS = (1, 2, 4)
 _READING = 1 / 8  # of the cost of a draft token: what a token costs that the draft model only reads
 _RESAMPLED = 1000
@@ -166,10 +168,26 @@ def at_length(texts: Sequence[Text], length: int, way: Way) -> Spent:
     return Spent(tokens, np.diff(passes, prepend=0).tolist())
 
 
+def spent(texts: Sequence[Text], policy: Policy, way: Way, cost: float) -> Spent:
+    """Replay texts one after the other, with a policy that goes on learning from text to text."""
+    found = play(texts, policy, *way, DraftCost(cost, cost * _READING))
+    return Spent([found.counts.tokens], [found.counts.passes + found.checking + found.drafting])
+
+
 def speed(texts: Sequence[Text], curve: PassCurve, way: Way, cost: float) -> float:
-    """Times plain decoding, on a published curve, with a policy that goes on learning from text to text."""
-    found = play(texts, Policy(curve), *way, DraftCost(cost, cost * _READING))
-    return round(found.counts.tokens / (found.counts.passes + found.checking + found.drafting), 3)
+    """Times plain decoding, on a published curve, from a fresh start."""
+    return round(spent(texts, Policy(curve), way, cost).speed(), 3)
+
+
+def later_speed(texts: Sequence[Text], curve: PassCurve, way: Way, cost: float) -> float:
+    """The same of each half of the texts with a policy that has written the other half before."""
+    tokens, passes = list[int](), list[float]()
+    for first in (0, 1):
+        policy = Policy(curve)
+        spent(texts[first::2], policy, way, cost)
+        later = spent(texts[1 - first :: 2], policy, way, cost)
+        tokens, passes = tokens + later.tokens, passes + later.passes
+    return round(Spent(tokens, passes).speed(), 3)
 
 
 def figures(texts: Sequence[Text], model: RecordedModel, look_ups: LookupDrafter) -> dict[str, Any]:
@@ -222,6 +240,26 @@ def speeds_command(drafts: Sequence[str], sources: Sequence[str], targets: Seque
         found |= figures(written, RecordedModel(model), look_ups_of(target, source[:2]))
         click.echo(json.dumps({key: value for key, value in found.items() if key != "curves"}))
         save("draft_models", found)
+
+
+@main.command("together")
+@click.option("--source", "sources", multiple=True, type=click.Choice(SOURCES), default=SOURCES)
+@click.option("--target", "targets", multiple=True, default=list(TARGETS), show_default=True)
+def together_command(sources: Sequence[str], targets: Sequence[str]) -> None:
+    """Divide the speed with look-ups and model by that with the better one, at first and later on, by draft cost."""
+    curves = {tuple(row.curve.costs(LONGEST, 0)): row for row in published()}  # some are like others
+    for source, target in product(sources, targets):
+        written, kept = recorded(BEST, source, target)
+        look_ups, model = look_ups_of(target, source[:2]), RecordedModel(kept)
+        ways = (look_ups, None), (None, model), (look_ups, model)
+        for cost, (when, fast) in product(COMPARED, (("at first", speed), ("later on", later_speed))):
+            ratios = dict[str, float]()
+            for row in curves.values():
+                one, other, both = (fast(written, row.curve, way, cost) for way in ways)
+                ratios[row.title] = round(both / max(one, other), 3)
+            found = {"source": source, "target": target, "cost": cost, "when": when, "ratios": ratios}
+            click.echo(json.dumps(found | {"ratios": sorted(ratios.values())}))
+            save("draft_models_together", found)
 
 
 def recorded(draft: str, source: str, target: str) -> tuple[list[Text], KeptModel]:

@@ -70,7 +70,7 @@ class Watched(Policy):
 
     def learn(self, choice: Choice, committed: Sequence[Sequence[int]]) -> None:
         """Count, and learn."""
-        tokens, proposal = committed[0], choice.proposal
+        tokens, proposal = committed[0], choice.proposals[0]
         self.rows.append(0 if choice.rests else 1 + len(proposal.tokens))
         right = accepted_length(proposal.tokens, tokens)
         for at, each in enumerate(proposal.probabilities[: min(right + 1, len(tokens))]):

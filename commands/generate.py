@@ -119,7 +119,7 @@ def few_drafts(statistics: DraftStatistics, drafters: Sequence[Drafter], context
     dear = f"a pass over two tokens takes {policy.costs(1, context)[1]:.1f} plain ones here"
     for model in drafters:
         if model.costs_a_pass and not model.passes:
-            token = policy.record(model.name).cost.token
+            token = policy.records[model.name].cost.token
             return f"the draft model was never asked, since a token of it takes {token:.2f} plain passes; {dear}"
     if statistics.drafted_passes >= _FEW * statistics.passes:
         return ""

@@ -137,7 +137,7 @@ def policy_for(machine: Machine, wrong: float = 0.0, seed: int = 0, *, assumed: 
     if assumed:
         policy = Policy(ASSUMED)
         for name in machine.drafts:
-            policy.record(name).begin_model(DraftCost(0.2, 0.2 / 8))
+            policy.records[name].begin_model(DraftCost(0.2, 0.2 / 8))
         return policy
 
     def about(cost: float) -> float:
@@ -146,7 +146,7 @@ def policy_for(machine: Machine, wrong: float = 0.0, seed: int = 0, *, assumed: 
     points = {rows: about(machine.passes(rows)) for rows in (1, 2, 3, 4, 5, 6, 8, 12, 17)}
     policy = Policy(PassCurve({0: points}, {0: points[1]}))
     for name, cost in machine.drafts.items():
-        policy.record(name).begin_model(DraftCost(about(cost), about(machine.reading)))
+        policy.records[name].begin_model(DraftCost(about(cost), about(machine.reading)))
     return policy
 
 
@@ -174,8 +174,8 @@ def play(
         while at < len(text.output):
             before = [(member.made, member.read) for member in members]
             choice = policy.choose([(drafters, min(policy.longest, len(text.output) - at - 1))])
-            count = len(choice.proposal.tokens)
-            accepted = accepted_length(choice.proposal.tokens, text.output[at:])
+            count = len(choice.proposals[0].tokens)
+            accepted = accepted_length(choice.proposals[0].tokens, text.output[at:])
             committed = text.output[at : at + accepted + 1]
             taken = machine.passes(count + 1) * hot(count + 1, written)
             spent += taken

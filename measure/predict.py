@@ -117,7 +117,7 @@ def play(
     if model is not None:
         model.asked.clear()
         if isinstance(policy, Policy):
-            policy.record(model.name).begin_model(cost, model.honesty)
+            policy.records[model.name].begin_model(cost, model.honesty)
 
     def on_cycle(tokens: int, plain_passes: float) -> None:
         nonlocal checking

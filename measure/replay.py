@@ -33,7 +33,7 @@ def replay(
         position, end = 0, len(document)
         while position < end:
             choice = policy.choose([(text, policy.longest)])
-            proposal = choice.proposal
+            proposal = choice.proposals[0]
             truth = document[position : position + len(proposal.tokens) + 1]
             accepted = accepted_length(proposal.tokens, truth)
             committed = tuple(truth[: accepted + 1])

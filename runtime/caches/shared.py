@@ -54,10 +54,8 @@ def kind_of(model: Any, cache: Sequence[Any]) -> tuple[Any, ...] | None:
     return kind if known[kind] else None
 
 
-@once_per_model
-def _known_kinds(model: Any) -> dict[tuple[Any, ...], bool]:
-    """By what caches have in common, whether the model reads rows apart; filled as it is asked."""
-    return {}
+_known_kinds = once_per_model(lambda model: dict[tuple[Any, ...], bool]())
+"""By what caches of a model have in common, whether it reads rows apart; filled as it is asked."""
 
 
 def _reads_rows_apart(model: Any, cache: Sequence[Any]) -> bool:

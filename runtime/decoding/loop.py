@@ -221,7 +221,7 @@ class Loop:
         text, chosen = latest.text, latest.chosen
         if not text.may_run_ahead or text.remaining == 0 or not text.drafting_paused() or not isinstance(chosen, Pass):
             return
-        if text.policy.drift().wants_plain or (text.repeatable and text.drafters.slots):
+        if text.policy.drifts[1].wants_plain or (text.repeatable and text.drafters.slots):
             return  # a plain pass for comparison is timed by itself, and what is drawn waits for all that is learnt
         random_state = text.randomness.unread()
         mx.async_eval(chosen.tokens, random_state)  # type: ignore[no-untyped-call]
@@ -270,6 +270,8 @@ class Loop:
         if policy.is_automatic and timed and launched:
             context = max([each.text.drafters.context for each in launched])
             policy.observe(width, self._pass_seconds, context, drafted=width > 1, texts=len(all_launched))
+            if len(decisions) == 1:
+                policy.observe_drafting(decisions[0].choice, draft_seconds, len(all_launched))
         if shared:
             self._keep_shared()
         for each in launched:

@@ -44,7 +44,7 @@ def propose(texts: Sequence[Text], policy: Policy, draft: Draft, width: int = sy
         if proposal is None:
             choice = text.policy.choose([(text.drafters, limit)], refed=again)
             decisions.append(Decision(text.policy, choice, [text]))
-            proposal = text.allowed(choice.proposal)
+            proposal = text.allowed(choice.proposals[0])
         text.proposal, rows = proposal, max(rows, again + len(proposal.tokens))
     if asked:
         least = max(0, rows - refed)

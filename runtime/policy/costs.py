@@ -12,7 +12,7 @@ import sys
 import weakref
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,8 +33,7 @@ from spectool.runtime.policy.record import DraftCost
 SHORT = 40  # plain passes that the short measurement may take: the time of a sentence or two
 SECONDS = 0.3  # that it may take in any case, for the more often it is repeated, the less noise is left
 _HELD = "_spectool_policy"  # the attribute of a drafter: a weak reference to the model, and the policy for both
-
-
+_warn_once = cache(logging.getLogger(__name__).warning)
 _measured_here = set[Path]()  # where this process has kept measurements, or could not
 
 
@@ -67,16 +66,16 @@ def new_policy(model: Any, drafter: Drafter | DrafterSet | None = None, *, measu
     """
     costs = costs_of(model, measure=measure)
     whole = costs if costs is not None and costs.whole else None
-    policy = Policy(ASSUMED)
+    policy, drafts = Policy(ASSUMED), [each for each in members_of(drafter) if each.costs_a_pass]
     if whole is not None:
         curve = PassCurve(whole.seconds, whole.plain, whole.final)
-        policy = Policy(curve, doubt=cache(partial(_doubt, model_key(model))))
+        keys = [model_key(model), *(model_key(each.cache.model) for each in drafts if each.cache is not None)]
+        policy = Policy(curve, doubt=cache(lambda: list(map(_doubt, keys))))
     if costs is not None and costs.exact:
         policy.longest = costs.longest_exact
-    for member in members_of(drafter):
-        if member.costs_a_pass:
-            draft = None if member.cache is None else member.cache.model
-            policy.record(member.name).begin_model(_draft_cost(draft, model, whole, measure), member.honesty)
+    for member in drafts:
+        draft = None if member.cache is None else member.cache.model
+        policy.records[member.name].begin_model(_draft_cost(draft, model, whole, measure), member.honesty)
     return policy
 
 
@@ -106,11 +105,6 @@ def _doubt(key: str) -> None:
         costs = load_costs(key)
         if costs is not None and costs.final:
             save_costs(key, replace(costs, final=False))
-
-
-@cache
-def _warn_once(message: str) -> None:
-    logging.getLogger(__name__).warning(message)
 
 
 def _measured(model: Any, before: PassCosts | None) -> PassCosts | None:

@@ -83,7 +83,7 @@ class PassCurve:
 
 
 class Drift:
-    """How many times as long passes with drafts take as the curve says, compared with passes without.
+    """How many times as long passes with drafts, or those of a draft model, take as measured, compared with others.
 
     It counts only where it is far off. Where they take longer, that is one figure for all sizes. Where they take less,
     noise has made some sizes too dear, each in its own way, and no pass over fewer rows takes longer than one that was
@@ -94,7 +94,7 @@ class Drift:
     """
 
     def __init__(self, doubt: Callable[[], object] = lambda: None) -> None:
-        """Begin with the curve as it is; ``doubt`` is called, perhaps often, where it is far off."""
+        """Begin with what was measured; ``doubt`` is called, perhaps often, where that is far off."""
         self.factor = 1.0
         self._ratios = {True: 1.0, False: 1.0}  # of passes with drafts, and of others, to what was expected
         self._seen = {True: 0, False: 0}
@@ -172,7 +172,7 @@ class Drift:
             self._warned = True
             self._doubt()
             logging.getLogger(__name__).warning(
-                "passes with drafts take %.1f times as long as measured on this machine, so fewer tokens are drafted. "
+                "drafts take %.1f times as long as measured on this machine, so fewer tokens are drafted. "
                 "They are measured again at the next start. If it is cool and idle, run `spectool doctor` again.",
                 found,
             )

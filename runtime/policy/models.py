@@ -82,6 +82,7 @@ class Asked(NamedTuple):
     models: Mapping[int, DrafterSlot]  # by the place of the text
     most: int = 0  # tokens that they are asked for
     reading: float = 0.0  # plain passes that they take besides, to read what they have missed
+    catching_up: float = 0.0  # plain passes that a few tokens add to their first ones
     expected: float = 0.0  # what asking would be worth, in tokens of one text, if nothing were known of them
 
 
@@ -130,7 +131,7 @@ class Models:
         passes = sum([reading[at] for at in worthy])
         if tried and not record.may_try(drafting[count] - costs[0] + passes):
             return None
-        return Asked(worthy, count, passes, expected)
+        return Asked(worthy, count, passes, scale * sum([model.unread for model in worthy.values()]), expected)
 
     def _pays(self, prospect: Prospect, at: int, gain: float, reading: float) -> bool:
         """Whether a text is likely to gain what it costs to read what its model has missed."""

@@ -45,12 +45,8 @@ class Choice(NamedTuple):
     asked: Asked = Asked({})  # the draft models that were asked
     worth: float = 0.0  # what the proposals promise with what asking has cost, in tokens of one text
     others: float = 0.0  # plain passes that it takes besides, for rows that other texts have in it in any case
+    drafting: float = 0.0  # plain passes that draft tokens of models have taken
     rests: bool = False  # nobody was asked, since there is to be no draft
-
-    @property
-    def proposal(self) -> Proposal:
-        """What the first text proposes."""
-        return self.proposals[0]
 
 
 class Policy:
@@ -61,6 +57,8 @@ class Policy:
         longest: The most draft tokens in a pass.
         account: What drafting may still lose.
         trials: What drafts against the curve may still lose.
+        drifts: How far passes with drafts are off the curve, by the number of texts in them.
+        records: What is known of drafters, by name.
     """
 
     def __init__(
@@ -72,15 +70,12 @@ class Policy:
         """
         self.curve, self.longest = curve, longest
         self.account, self.trials = LossAccount(), Trials()
-        self._drifts = defaultdict[int, Drift](lambda: Drift(doubt))  # by the number of texts in a pass
-        self._records = defaultdict[str, Record](Record)
+        self.drifts = defaultdict[int, Drift](lambda: Drift(doubt))
+        self._drafting = Drift(doubt)  # of passes of a draft model
+        self.records = defaultdict[str, Record](Record)
         self._tokens = self._passes = _RATE_PRIOR
         self._usual_cycles = _TEXT  # of a text
-        self._models = Models(curve, self._records)
-
-    def record(self, name: str) -> Record:
-        """What is known of the drafter of this name."""
-        return self._records[name]
+        self._models = Models(curve, self.records)
 
     @property
     def rate(self) -> float:
@@ -97,11 +92,7 @@ class Policy:
 
         Where others in it have ``least`` drafts in any case, it is no plain pass that could be compared.
         """
-        return self.account.left <= 0.0 or not self.longest or (not least and self.drift(texts).wants_plain)
-
-    def drift(self, texts: int = 1) -> Drift:
-        """How far passes over so many texts are off the curve where they have drafts."""
-        return self._drifts[texts]
+        return self.account.left <= 0.0 or not self.longest or (not least and self.drifts[texts].wants_plain)
 
     def end(self, text: TextDrafters) -> None:
         """Learn how long a text was."""
@@ -136,13 +127,11 @@ class Policy:
             text.cycles += 1
         context = max([text.context for text in drafters])
         costs = self.costs(max(least, *limits), context, texts=together, refed=refed)
-        others = 0.0  # for rows that the pass has in any case
-        if least:
-            others = costs[least] - costs[0]
-            costs = [cost - others for cost in level_rows(costs, least)]
+        others = costs[least] - costs[0]  # for rows that the pass has in any case
+        costs = [cost - others for cost in level_rows(costs, least)] if least else costs
         tried = costs
         if together == 1 and costs[-1] > FAR_OFF and self.curve is not ASSUMED:
-            tried = self.trials.costs(costs, self.drift().hoped(costs, 1 + refed))
+            tried = self.trials.costs(costs, self.drifts[1].hoped(costs, 1 + refed))
         rate = self.rate
         length, picks, worth = best(offered, self.account.affordable(tried), rate)
         found = [pick.cut(length) for pick in picks] if length else picks
@@ -160,11 +149,11 @@ class Policy:
         proposals, drafting, worth = self._models.ask(prospect, asked, draft)
         all_costs = drafting + cost_of(proposals, costs)
         # What a pass without drafts takes more than a plain one is taken to be the model's doing.
-        return Choice(drafters, proposals, all_costs, found, cost - (costs[0] - 1.0), asked, worth, others)
+        return Choice(drafters, proposals, all_costs, found, cost - (costs[0] - 1.0), asked, worth, others, drafting)
 
     def costs(self, longest: int, context: int, *, texts: int = 1, refed: int = 0) -> list[float]:
         """Plain passes that a pass takes, by draft length, shape [longest + 1]."""
-        drift = self.drift(texts)
+        drift = self.drifts[texts]
         found = self.curve.costs(longest, context, texts=texts, refed=refed, drift=drift.factor)
         return drift.corrected(found, 1 + refed)
 
@@ -175,7 +164,7 @@ class Policy:
             proposal = each.propose(self._models.most(each, limit))
             if proposal.distribution is not None:
                 proposal = proposal._replace(distribution=None)
-            found.append(Candidate(proposal, self._records[each.name].acceptance.probabilities(proposal.stated)))
+            found.append(Candidate(proposal, self.records[each.name].acceptance.probabilities(proposal.stated)))
         return found
 
     def learn(self, choice: Choice, committed: Sequence[Sequence[int]]) -> None:
@@ -188,9 +177,9 @@ class Policy:
             for each in text.slots:
                 if each.proposal.tokens:
                     against = each.is_model and is_against(each.proposal, text)
-                    self._records[each.name].learn_acceptance(each.proposal, tokens, against=against)
+                    self.records[each.name].learn_acceptance(each.proposal, tokens, against=against)
         asked, model = choice.asked.models, _model_of(choice.texts)
-        record = None if model is None else self.record(model.name)
+        record = None if model is None else self.records[model.name]
         if record is not None and not asked:
             record.recover()
         if choice.rests:
@@ -215,7 +204,17 @@ class Policy:
         """Compare a pass with the curve; one over 0 ``rows`` of a text is a plain pass that began ahead."""
         if self.is_automatic:
             expected = self.curve.seconds(rows * texts, context)
-            self.trials.end(self.drift(texts).observe(rows, seconds, expected, drafted=drafted))
+            self._drafting.observe(rows, seconds, expected, drafted=False)
+            self.trials.end(self.drifts[texts].observe(rows, seconds, expected, drafted=drafted))
+
+    def observe_drafting(self, choice: Choice, seconds: float, texts: int = 1) -> None:
+        """Compare the passes of a draft model with what was measured, for a pass over so many texts."""
+        if choice.drafting and not choice.asked.reading:
+            record = self.records[next(iter(choice.asked.models.values())).name]
+            measured = (choice.drafting + choice.asked.catching_up) / record.dearer  # plain passes
+            expected = measured * self.curve.seconds(texts if texts > 1 else 0, 0)
+            self._drafting.observe(0, seconds, expected, drafted=True)
+            record.dearer = self._drafting.factor
 
 
 def _model_of(texts: Sequence[TextDrafters]) -> DrafterSlot | None:

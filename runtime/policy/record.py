@@ -69,7 +69,8 @@ class Record:
     def __init__(self) -> None:
         self.acceptance = Acceptance(prior=4.0, share=0.9)  # how far its stated probabilities can be believed
         self.against = Acceptance(_AGAINST, 1.0)  # a model's first guess where look-ups have another one
-        self.cost = DraftCost(0.0, 0.0)  # of a model
+        self.dearer = 1.0  # how many times as long passes of a model take as measured, against those of the target
+        self._measured = DraftCost(0.0, 0.0)  # what a model costs
         self._usual_share = 1.0  # of a model whose guesses are as probable as what is expected of one
         self._tokens_per_pass = 1.0
         self._asks = self._gained = self._squares = 0.0  # of a model: how often, tokens, and the same, squared
@@ -79,9 +80,15 @@ class Record:
 
     def begin_model(self, cost: DraftCost, honesty: float | None = None) -> None:
         """Say that the drafter is a model, what it costs, and the share of what it says that comes true, if known."""
-        self.cost = cost
+        self._measured = cost
         self.acceptance = Acceptance(*_UNKNOWN) if honesty is None else Acceptance(_MEASURED, honesty)
         self._usual_share = _UNKNOWN[1] if honesty is None else 1.0  # an unknown one may be as good as others
+
+    @property
+    def cost(self) -> DraftCost:
+        """What a model costs."""
+        token, reading, curve = self._measured
+        return DraftCost(token * self.dearer, reading * self.dearer, curve)
 
     @property
     def cost_of_token(self) -> float:

@@ -15,7 +15,7 @@ from spectool.tests.runtime.fake_drafters import Fixed
 def test_a_draft_model_that_is_never_asked() -> None:
     policy, model = Policy(PassCurve({64: {1: 1.0, 2: 2.5, 17: 24.0}}, {64: 1.0})), Fixed([1], "model")
     model.costs_a_pass = True
-    policy.record("model").begin_model(DraftCost(0.2, 0.5))
+    policy.records["model"].begin_model(DraftCost(0.2, 0.5))
     said = "since a token of it takes 0.20 plain passes; a pass over two tokens takes 2.5 plain ones here"
     assert few_drafts(DraftStatistics(passes=60, tokens=60, policy=policy), [model], 100).endswith(said)
 

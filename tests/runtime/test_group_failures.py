@@ -18,6 +18,7 @@ from spectool.runtime.demo_models import demo_path
 from spectool.runtime.groups.watch import Watch
 from spectool.tests.rings import errors_of, host_file, outputs_of, start_rank
 from spectool.tests.runtime.test_groups import saved
+from spectool.tests.tiers import slow
 
 MODEL = demo_path("target")
 END_SECONDS = 10  # in which all processes have to end after one has
@@ -41,7 +42,7 @@ def without_its_second_half(file: Path) -> None:
         ("config.json", lambda file: file.write_text('{"model_type": "llama"}')),
     ],
 )
-@pytest.mark.parametrize("pipeline", [(), ("--pipeline",)])
+@pytest.mark.parametrize("pipeline", [(), *slow((("--pipeline",),))])
 def test_another_model_is_refused(tmp_path: Path, file: str, alter: Callable[[Path], object], pipeline: Any) -> None:
     other = shutil.copytree(MODEL, tmp_path / "copy")
     alter(other / file)
@@ -144,13 +145,15 @@ sys.stdin.read()
     ("message", "says"),
     [
         (
-            "leader_of(model).send('subprocess:call', [['touch', 'FILE']], {}, None)",
-            "rank 0 asks for 'subprocess:call', which is no",
-        ),
-        (
             "leader = leader_of(model)\nname = leader.named(SpreadCache([]))\n"
             "leader.send('work', 'subprocess:call', name, [['touch', 'FILE']], {})",
             "rank 0 asks for 'subprocess:call', which is no",
+        ),
+        *slow(
+            (
+                "leader_of(model).send('subprocess:call', [['touch', 'FILE']], {}, None)",
+                "rank 0 asks for 'subprocess:call', which is no",
+            ),
         ),
         ("leader_of(model)._watch.tell(b'no message')", "no message, so rank 1 ends, too"),
         ("mx.eval(mx.distributed.all_sum(mx.full((2, 1), 1 << 29)))", "expected a message of each rank, got ["),

@@ -67,7 +67,7 @@ def test_a_recorded_model_takes_what_the_model_takes(
                 live = models(kind, pair, least).members
                 live[0].longest = LIMIT
                 policies = [Policy(PassCurve({0: points}, {0: 1.0})) for _ in range(2)]
-                policies[1].record(live[0].name).begin_model(cost)
+                policies[1].records[live[0].name].begin_model(cost)
                 lookup = LookupDrafter(None, True, 0.05) if look_ups else None
                 members = [*([LookupDrafter(None, True, 0.05)] if look_ups else []), *live]
                 outputs, prompts = [text.output for text in texts], [text.prompt for text in texts]

@@ -59,7 +59,7 @@ class Chosen(Drafter):
 
     def propose(self, limit: int) -> Proposal:
         self._choice = self._policy.choose([(self._text, limit)])
-        return self._choice.proposal
+        return self._choice.proposals[0]
 
     def commit(self, tokens: Sequence[int]) -> None:
         self._policy.learn(self._choice, [tokens])

@@ -162,7 +162,7 @@ def test_a_policy_uses_what_was_drawn_whatever_it_is() -> None:
     drafters = Fixed([1], "look-up"), Short([], "model")
     text = TextDrafters([DrafterSlot(each, vocabulary=VOCABULARY) for each in drafters])
     text.start(PROMPT)
-    proposal = Policy().choose([(text, 4)]).proposal
+    proposal = Policy().choose([(text, 4)]).proposals[0]
     assert (proposal.tokens, proposal.source) == ((3,), "model")
     assert proposal.distribution is not None
 

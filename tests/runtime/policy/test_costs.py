@@ -40,7 +40,7 @@ def test_it_is_measured_once_and_kept(capsys: pytest.CaptureFixture[str], monkey
     policy = new_policy(model, drafter)
     assert capsys.readouterr().err.count("measuring once") == 1, "both models have the same shapes"
     kept = load_costs(model_key(model))
-    assert kept is not None and policy.record("model").cost.token > 0
+    assert kept is not None and policy.records["model"].cost.token > 0
     monkeypatch.setattr(module, "time_passes", None)
     again = new_policy(model, drafter)
     assert again.curve.costs(4, 64) == policy.curve.costs(4, 64)
@@ -70,7 +70,7 @@ def test_it_is_measured_at_every_start_until_two_agree(monkeypatch: pytest.Monke
     assert kept.final and kept.seconds[64][2] == 1.1, "the machine was slower as a whole"
     start(model, monkeypatch, None)
 
-    drift = new_policy(model).drift()
+    drift = new_policy(model).drifts[1]
     for _ in range(20):
         drift.observe(1, 1.0, 1.0, drafted=False)
         drift.observe(4, 3.0, 1.3, drafted=True)
@@ -124,7 +124,7 @@ def test_plain_passes_that_are_wanted_for_comparison_are_timed(options: dict[str
     drafter.longest, statistics = 1, DraftStatistics()
     for _ in generate_step(prompt, model, drafter=drafter, max_tokens=100, statistics=statistics, **options):
         pass
-    assert statistics.policy is not None and statistics.policy.drift()._seen[False] > 1
+    assert statistics.policy is not None and statistics.policy.drifts[1]._seen[False] > 1
     assert statistics.accepted > 20
 
 
@@ -161,4 +161,4 @@ def test_a_second_draft_model_is_refused() -> None:
 def test_a_drafter_with_passes_of_its_own_kind_has_a_usual_cost() -> None:
     drafter = Fixed([1], "own")
     drafter.costs_a_pass = True
-    assert new_policy(tiny_model(), drafter, measure=False).record("own").cost.token > 0
+    assert new_policy(tiny_model(), drafter, measure=False).records["own"].cost.token > 0

@@ -207,7 +207,7 @@ def test_a_model_that_was_measured_and_knows_that_it_knows_little_costs_little(c
     for curve in CURVES.values():
         machine = Machine(curve, {"model": cost}, cost / 8, 0.05)
         policy = policy_for(machine)
-        policy.record("model").begin_model(policy.record("model").cost, 0.9)
+        policy.records["model"].begin_model(policy.records["model"].cost, 0.9)
         first, later = lost(answers, ["model"], machine, policy)
         assert first <= 0.09 and first + (len(answers) - 1) * later <= 0.015 * len(answers)
 
