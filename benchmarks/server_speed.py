@@ -72,15 +72,16 @@ class Measured(NamedTuple):
     speed: float  # tokens per second
     processor_speed: float  # tokens per second of the processor
     first: float  # seconds to the first token, on average
+    drafts: int  # tokens that were proposed, where a server says it
     texts: list[str]
 
 
-def ask(url: str, prompt: str, tokens: int, temperature: float) -> tuple[int, float, str]:
-    """Stream one answer; return its tokens, the seconds until the first one, and the text."""
+def ask(url: str, prompt: str, tokens: int, temperature: float) -> tuple[int, float, int, str]:
+    """Stream one answer; return its tokens, the seconds until the first one, the tokens proposed, and the text."""
     asked = {"prompt": prompt, "max_tokens": tokens, "temperature": temperature, "stream": True}
     body = json.dumps({**asked, "stream_options": {"include_usage": True}}).encode()
     request = urllib.request.Request(f"{url}/v1/completions", body, {"Content-Type": "application/json"})
-    began, first, text, count = time.perf_counter(), 0.0, "", 0
+    began, first, text, count, drafts = time.perf_counter(), 0.0, "", 0, 0
     with urllib.request.urlopen(request, timeout=600) as answer:
         for line in answer:
             if line.startswith(b"data: {"):
@@ -88,22 +89,25 @@ def ask(url: str, prompt: str, tokens: int, temperature: float) -> tuple[int, fl
                 text += "".join(choice.get("text") or "" for choice in event.get("choices", ()))
                 first = first or (time.perf_counter() - began if text else 0.0)
                 count = (event.get("usage") or {}).get("completion_tokens", count)
-    return count, first or time.perf_counter() - began, text
+                drafts += (event.get("metrics") or {}).get("speculative_decoding", {}).get("num_draft_tokens", 0)
+    return count, first or time.perf_counter() - began, drafts, text
 
 
 def measure(server: Running, prompts: Sequence[Sequence[str]], tokens: int, temperature: float) -> Measured:
     """Ask for the answers to a list of prompts for each client, all clients at the same time."""
 
-    def client(number: int) -> list[tuple[int, float, str]]:
+    def client(number: int) -> list[tuple[int, float, int, str]]:
         time.sleep(0.02 * number)  # mlx_lm.server resets some of many connections that come in the same instant
         return [ask(server.url, prompt, tokens, temperature) for prompt in prompts[number]]
 
     began, before = time.perf_counter(), server.processor_seconds()
     with ThreadPoolExecutor(len(prompts)) as pool:
         answers = [answer for asked in pool.map(client, range(len(prompts))) for answer in asked]
-    count, firsts, texts = zip(*answers, strict=True)
+    count, firsts, drafts, texts = zip(*answers, strict=True)
     spent = server.processor_seconds() - before
-    return Measured(sum(count) / (time.perf_counter() - began), sum(count) / spent, mean(firsts), list(texts))
+    return Measured(
+        sum(count) / (time.perf_counter() - began), sum(count) / spent, mean(firsts), sum(drafts), list(texts)
+    )
 
 
 def ratios(runs: Sequence[Mapping[str, Measured]], name: str, base: str, of: str) -> list[float]:
@@ -240,6 +244,7 @@ def main(
                 **{f"{name}_{of}": ratios(runs, name, base, of) for name in ours for of in FIGURES},
                 "tokens_per_second": {name: round(median(run[name].speed for run in runs), 1) for name in servers},
                 "first_token_seconds": {name: round(median(run[name].first for run in runs), 3) for name in servers},
+                "draft_tokens": {name: sum(run[name].drafts for run in runs) for name in servers},
                 "same_texts": sum(a == b for a, b in zip(*texts, strict=True)),
                 "texts": len(texts[0]),
                 "machine": platform.platform(),
