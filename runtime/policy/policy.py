@@ -208,7 +208,7 @@ class Policy:
             self.trials.end(self.drifts[texts].observe(rows, seconds, expected, drafted=drafted))
 
     def observe_drafting(self, choice: Choice, seconds: float, texts: int = 1) -> None:
-        """Compare the passes of a draft model with what was measured, for a pass over so many texts."""
+        """Compare how long a draft model took with what was measured, where so many ``texts`` share the pass."""
         if choice.drafting and not choice.asked.reading:
             record = self.records[next(iter(choice.asked.models.values())).name]
             measured = (choice.drafting + choice.asked.catching_up) / record.dearer  # plain passes
