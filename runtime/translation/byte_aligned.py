@@ -171,7 +171,7 @@ class ByteAlignedTranslator:
             return self._through_text(self._encoder, data)
         whole = whole_characters(data)
         text = b" " + data[:whole] if self._leading_space and not self._text else data[:whole]
-        _, ids = self._encoder.join(self._text, text, len(self._text))
+        _, ids = self._encoder.join(self._text, text, len(self._text), spaced=self._leading_space)
         return list(ids), whole == len(data)
 
     def _through_text(self, encoder: TailReencoder, data: bytes) -> tuple[list[int], bool]:

@@ -14,12 +14,13 @@ from tokenizers import Regex, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
 
 from spectool import SpectoolError
-from spectool.build import corpus_reading, counting
+from spectool.build import counting
 from spectool.build.counting import BREAK
 from spectool.corpora import Corpus, open_corpus
 from spectool.runtime.demo_models import demo_path
 from spectool.tests.build.counting_twin import agree, counted, spelled, token_windows
 from spectool.tests.tiers import nightly
+from spectool.tokenization import backend as tokenization_backend
 from spectool.tokenization.opening import open_tokenizer
 from spectool.tokenization.tokenizer import Tokenizer
 
@@ -58,8 +59,8 @@ def test_windows_of_real_tokenizers(
     found = islice(open_corpus(str(shared / "corpora" / "pl.valid.txt.zst")), 60)
     texts = list(found)
     expected = [token_windows(texts, real(name), order) for order in range(1, 9)]
-    for batch in (1 << 20, 1):  # all documents at once, and each by itself
-        monkeypatch.setattr(corpus_reading, "_BATCH_CHARACTERS", batch)
+    for at_once in (1 << 20, 1):  # all documents together, and each by itself
+        monkeypatch.setattr(tokenization_backend, "_AT_ONCE", at_once)
         for min_count in (1, 2, 5):
             agree(counted(corpus_of(tmp_path, texts), real(name), 8, min_count), expected, min_count)
 

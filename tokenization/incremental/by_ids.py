@@ -54,8 +54,8 @@ class IncrementalBPE:
         self._last = lru_cache(_REMEMBERED)(lambda token: _last_character(self.token_bytes[token]))
         # The space before every text becomes part of a normalized added token, but is not put before other ones.
         names = {token["id"]: token["content"] for token in tokenizer.spec["added_tokens"]}
-        added = (text.encode() for token, text in tokenizer.running_added.items() if text == names[token])
-        self._after_no_space = tuple(added) if tokenizer.leading_space else ()
+        added = (text for token, text in tokenizer.running_added.items() if text == names[token])
+        self._spaced_added = tuple(f" {text}".encode() for text in added) if tokenizer.leading_space else ()
 
     def boundary_holds(self, ids: Sequence[int], data: bytes) -> bool:
         """Whether there is a boundary between ``ids`` and ``data`` in the joined text as well."""
@@ -73,7 +73,7 @@ class IncrementalBPE:
             return True
         return data.isspace() and self.boundary_holds(ids, data + b"a")
 
-    def join(self, ids: Sequence[int], data: bytes, floor: int = 0, begin: int = 0) -> Change:
+    def join(self, ids: Sequence[int], data: bytes, floor: int = 0, begin: int = 0, spaced: bool = False) -> Change:
         """Append ``data``, encoded with what lies since a sure border, to ``ids``.
 
         Args:
@@ -81,6 +81,7 @@ class IncrementalBPE:
             data: What follows; it need not be whole tokens.
             floor: ``ids[:floor]`` are never changed.
             begin: ``ids[:begin]`` belong to an earlier text.
+            spaced: Whether the text begins with the space that the tokenizer puts before every text.
 
         Returns:
             ``start, tail`` such that ``ids[:start] + tail`` are the canonical ids of the whole text. Given a boundary
@@ -89,7 +90,7 @@ class IncrementalBPE:
         sure = self._is_sure(ids, len(ids), begin, _first_character(data))
         start = len(ids) if sure else self._last_border(ids, begin)
         if start is not None:
-            return self._join_from(start, ids[start:], ids, data, floor, begin)
+            return self._join_from(start, ids[start:], ids, data, floor, spaced and start == begin)
         for cut in self._cuts(ids, begin):
             if cut == begin:
                 break
@@ -98,24 +99,23 @@ class IncrementalBPE:
             # Text that repeats itself agrees on any few ids. What changes has to be among those that are confirmed:
             # further back, both may depend on what was cut off.
             if list(alone[-half:]) == list(ids[-half:]):
-                change = self._join_from(cut, alone, ids, data, floor, begin)
+                change = self._join_from(cut, alone, ids, data, floor)
                 if change[0] >= len(ids) - half:
                     return change
-        return self._join_from(cut, ids[cut:], ids, data, floor, begin)
+        return self._join_from(cut, ids[cut:], ids, data, floor, spaced and cut == begin)
 
     def _join_from(
-        self, start: int, alone: Sequence[int], ids: Sequence[int], data: bytes, floor: int, begin: int
+        self, start: int, alone: Sequence[int], ids: Sequence[int], data: bytes, floor: int, spaced: bool = False
     ) -> Change:
         """As `join`: encode ``data`` with what ``ids[start:]`` spell, for which ``alone`` is written by itself."""
         whole = self._data(ids[start:]) + data
-        if start == begin and floor <= begin and whole[:1] == b" " and whole.startswith(self._after_no_space, 1):
+        if spaced and floor <= start and whole.startswith(self._spaced_added):
             whole = whole[1:]
         found = self._remembered(whole)
         if floor <= start:
             kept = common_prefix(found, alone)
             return len(ids) - len(alone) + kept, found[kept:]
-        fixed = len(self._data(ids[start:floor]))
-        ends = self._ends(found)
+        fixed, ends = len(self._data(ids[start:floor])), self._ends(found)
         return floor, found[ends.index(fixed) :] if fixed in ends else self.encode(whole[fixed:])
 
     def _is_sure(self, ids: Sequence[int], at: int, begin: int, after: str) -> bool:
