@@ -55,7 +55,7 @@ class TranslatedText:
             self._recent = recent(self._recent + data)
         else:
             space = b" " if self.leading_space and not self.begun else b""
-            start, tail = self.encoder.join(self.ids, space + data, 0, self.begin, self.leading_space)
+            start, tail = self.encoder.join(self.ids, space + data, begin=self.begin, spaced=self.leading_space)
         self.begun = True
         removed, self.unchanged = self.ids[start:], min(self.unchanged, start)
         self.ids[start:] = tail

@@ -87,13 +87,13 @@ def test_every_kind_of_fault_is_found(
     joined = encoder.join
 
     def wrong_join(ids: list[int], data: bytes, floor: int = 0, begin: int = 0, spaced: bool = False) -> Any:
-        return (len(ids), encoder.encode(data)) if wrong == "join" or floor else joined(ids, data, spaced=spaced)
+        return (len(ids), encoder.encode(data)) if wrong == "join" or floor else joined(ids, data, 0, begin, spaced)
 
     match wrong:
         case "join" | "floor":  # the latter is right as long as nothing has been committed for good
             monkeypatch.setattr(encoder, "join", wrong_join)
         case "error":
-            monkeypatch.setattr(encoder, "join", lambda ids, data, *places: {}[data])
+            monkeypatch.setattr(encoder, "join", lambda ids, data, *floor, **text: {}[data])
     texts = hard_texts(bundled, other, 3)
     for role in ("target",) if wrong == "floor" else ("draft", "target"):
         found = check_joins(role, bundled, other, encoder, texts)

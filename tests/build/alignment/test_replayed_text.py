@@ -48,7 +48,7 @@ def test_wrong_merges_are_noticed(
 ) -> None:
     """Without repair the same replay gives other ids: the check can fail."""
     encoder = IncrementalBPE(bundled)
-    monkeypatch.setattr(encoder, "join", lambda ids, data, *places: (len(ids), encoder.encode(data)))
+    monkeypatch.setattr(encoder, "join", lambda ids, data, **text: (len(ids), encoder.encode(data)))
     assert replay(other_bundled, bundled, encoder, texts)[0]["different_tokens"] > 0
 
 
