@@ -87,6 +87,7 @@ class BatchCache(Spread):
         There are no rows, or empty ones that say that they have these ``lengths``.
         """
         self.lengths = list(lengths)  # tokens of each row, with those of a pass that has begun
+        self.least = [0] * len(lengths)  # to which each row can be taken back, for its windows to be whole
         self._marked = list(lengths)  # at the mark
         self._layouts: dict[tuple[int, int], _Layout] = {}
         self.recurrent: list[_RecurrentRows] = []
@@ -107,28 +108,28 @@ class BatchCache(Spread):
     @mirrored
     def join(self, cache: Sequence[Any], length: int) -> None:
         """Add a row that holds what ``cache`` of one text holds, ``length`` tokens."""
-        longest = max(*self.lengths, length, 0)
-        for leaf, single in zip(self._leaves, flatten(cache), strict=True):
-            leaf.join(len(self.lengths), single, longest)
+        longest, row = max(*self.lengths, length, 0), len(self.lengths)
+        leaves = zip(self._leaves, flatten(cache), strict=True)
+        self.least.append(max([leaf.join(row, single, longest) for leaf, single in leaves]))
         self.lengths.append(length)
         self._marked.append(length)
 
     @mirrored
-    def leave(self, row: int, cache: Sequence[Any], length: int, spare: int = 0) -> int:
+    def leave(self, row: int, cache: Sequence[Any], length: int, spare: int = 0) -> int | None:
         """Take a row out and put its first ``length`` tokens, or fewer, into ``cache``; return how many.
 
         The last row takes its place. Windows come with up to ``spare`` tokens more than they need, so that as many can
-        be trimmed.
+        be trimmed. None means that a window misses something, and ``cache`` is of no use.
         """
         last = len(self.lengths) - 1
         self._take_back({row: length})
-        length = self.lengths[row]
+        length, extra = self.lengths[row], self.lengths[row] - self.least[row]
         for leaf, single in zip(self._leaves, flatten(cache), strict=True):
-            leaf.leave(row, last, single, length, spare)
-        for each in (self.lengths, self._marked):
+            leaf.leave(row, last, single, length, max(0, min(spare, extra)))
+        for each in (self.lengths, self._marked, self.least):
             each[row] = each[last]
             each.pop()
-        return length
+        return length if extra >= 0 else None
 
     @mirrored
     def mark(self, rows: Sequence[int] | None = None) -> None:
@@ -147,8 +148,10 @@ class BatchCache(Spread):
     @mirrored
     def begin(self, counts: Sequence[int]) -> None:
         """Prepare for a pass in which each row feeds as many tokens as ``counts`` says, and padding after them."""
+        ends = [length + max(counts) for length in self.lengths]
         for layout in self._layouts.values():
             layout.begin(self.lengths, max(counts))
+            self.least = list(map(max, self.least, map(layout.least, ends)))
         for states in self.recurrent:
             states.begin(counts)
         self.lengths = [length + count for length, count in zip(self.lengths, counts, strict=True)]
@@ -190,6 +193,10 @@ class _Layout:
         if self._window:
             self.extent = min(self.extent, self.slots)
         self._masks: dict[int, mx.array] = {}
+
+    def least(self, end: int) -> int:
+        """The fewest tokens with a whole window in a row that has been written up to ``end``."""
+        return end - self.slots + self._window if 0 < self.slots < end else 0
 
     def slots_of(self, positions: mx.array) -> mx.array:
         """The slots in which tokens at these positions lie."""
@@ -245,17 +252,21 @@ class _AttentionRows:
             held[layout.rows, :, layout.places] = each.transpose(0, 2, 1, 3)
         return tuple(held[:rows, :, : layout.extent] for held in both)
 
-    def join(self, row: int, single: Any, longest: int) -> None:
-        """Copy what the cache of one text holds into a row. The longest row then has ``longest`` tokens."""
+    def join(self, row: int, single: Any, longest: int) -> int:
+        """Copy what the cache of one text holds into a row; return the fewest tokens with a whole window in it.
+
+        The longest row then has ``longest`` tokens.
+        """
         if single.keys is None or not single.offset:
-            return
-        both, positions = windows.held_in_order(single)
+            return 0
+        both, positions = windows.held_in_order(single, self._layout.slots)
         self._make_room(both, row + 1, longest)
         places = self._layout.slots_of(positions)
         for held, each in zip(self.arrays(), both, strict=True):
             held[row, :, places] = each[0]
         mx.eval(self.arrays())
         single.keys = single.values = None  # which nothing needs any more
+        return single.offset - positions.size + single.max_size if positions.size < single.offset else 0
 
     def leave(self, row: int, last: int, single: Any, length: int, spare: int) -> None:
         """Copy a row into the cache of one text, and the last row into its place."""
@@ -303,12 +314,13 @@ class _RecurrentRows(ArraysCache):  # type: ignore[misc]  # mlx-lm has no types
         super().__init__(size)
         self._marked: list[mx.array | None] = list(self.cache)
 
-    def join(self, row: int, single: Any, longest: int) -> None:
+    def join(self, row: int, single: Any, longest: int) -> int:
         """Add the states of one text."""
         self.cache = [_joined(all_, one, row) for all_, one in zip(self.cache, single.cache, strict=True)]
         self._marked = [_joined(all_, one, row) for all_, one in zip(self._marked, single.cache, strict=True)]
         mx.eval(self.arrays())
         single.cache = [None for _ in single.cache]
+        return 0
 
     def leave(self, row: int, last: int, single: Any, length: int, spare: int) -> None:
         """Copy the states of a row into the cache of one text, and those of the last row into their place."""

@@ -148,17 +148,17 @@ class Loop:
 
         After the first token, these are the prompt and all tokens that were taken but the last one; before it, as much
         of the prompt as is known to be there. None means that the cache is of no further use: a text with recurrent
-        layers that is left in the middle of a commit, while its next shared pass runs, has no state of that place.
+        layers that is left in the middle of a commit, while its next shared pass runs, has no state of that place, and
+        of more tokens than a shared window has spare slots, some may be gone from it.
         """
         with mx.stream(self._stream):
-            if text in self._shared:
-                self._take_out(text, text.cached_if_closed)
+            whole = text not in self._shared or self._take_out(text, text.cached_if_closed)
             for texts in (self._reading, self._own):
                 if text in texts:
                     texts.remove(text)
             kept = text.close()
             self._flights = deque(each for each in self._flights if not all(one.text.closed for one in each.launched))
-            return kept
+            return kept if whole else None
 
     def _joined(self) -> bool:
         """Join the caches of texts that can share passes, or part them; return whether the next pass is shared."""
@@ -167,7 +167,7 @@ class Loop:
         writing = [text for text in self._shared + self._own if not text.ended]
         if len(writing) < 2 or self._kind is None:
             for text in [text for text in writing if text in self._shared]:
-                self._take_out(text, text.cached_after_commit)
+                self._take_out(text, text.cached_after_commit, spare=len(text.inputs))
                 self._own.append(text)
             return False
         if self._caches is None:
@@ -335,13 +335,15 @@ class Loop:
             self._own.append(text)
         return []
 
-    def _take_out(self, text: Text, fed: int, spare: int = 0) -> None:
-        """Move a text's part of the shared caches, its first ``fed`` tokens, back into its own cache."""
+    def _take_out(self, text: Text, fed: int, spare: int = 0) -> bool:
+        """Move a text's part of the shared caches, its first ``fed`` tokens, into its own; whether that is whole."""
         assert self._caches is not None
         at = self._shared.index(text)
         under_way = any(each.text is text for flight in self._flights for each in flight.launched)
         before = self._caches.lengths[at] - len(text.inputs) * under_way
-        held = self._caches.leave(at, text.cache, min(text.origin + fed, before), spare)
+        length = min(text.origin + fed, before)
+        found = self._caches.leave(at, text.cache, length, spare)
+        held = length if found is None else found
         self._shared[at] = self._shared[-1]
         self._shared.pop()
         if not self._shared:
@@ -349,3 +351,4 @@ class Loop:
         # With recurrent layers it may hold only what it held before the latest pass.
         text.inputs = text.inputs if held < before else [*text.refeed, text.last]
         text.own.enter(held - text.origin, exact_masks=True)
+        return found is not None

@@ -132,6 +132,8 @@ class SharedTexts:
         """Take a row back to ``kept`` tokens, or to fewer; return how many it holds, None if there is no way back."""
         assert self._rows is not None
         row = self._members.index(member)
+        if kept < self._rows.least[row]:
+            return None
         lengths = list(self._rows.lengths)
         lengths[row] = min(kept, lengths[row])
         self._rows.take_back(lengths)
@@ -151,7 +153,10 @@ class SharedTexts:
             self.drop()
             return
         self._forget(row)
-        member.replace(cache, member.tokens[:held])
+        if held is None:
+            member.forget()
+        else:
+            member.replace(cache, member.tokens[:held])
 
     def drop(self) -> None:
         """Have all texts begin again with caches of their own, where the rows cannot be used any more."""

@@ -60,14 +60,17 @@ def trim_window(window: Any, count: int) -> None:
     window._idx -= count
 
 
-def held_in_order(single: Any) -> tuple[list[mx.array], mx.array]:
-    """Keys and values that the cache of one text holds, by position, and these positions [tokens]."""
+def held_in_order(single: Any, most: int) -> tuple[list[mx.array], mx.array]:
+    """Keys and values that the cache of one text holds, by position, and these positions [tokens].
+
+    Of a window, these are at most as many, its latest ones, and more than it needs where as many can be cut off.
+    """
     both = [single.keys, single.values]
     if not isinstance(single, RotatingKVCache):
         return [each[..., : single.offset, :] for each in both], mx.arange(single.offset)
     both = [single._temporal_order(each) for each in both]
     keep = min(single.keep, both[0].shape[2])
-    recent = min(both[0].shape[2], single.max_size) - keep
+    recent = min(both[0].shape[2], most) - keep
     both = [mx.concatenate([each[..., :keep, :], each[..., each.shape[2] - recent :, :]], axis=2) for each in both]
     return both, mx.concatenate([mx.arange(keep), mx.arange(single.offset - recent, single.offset)])
 

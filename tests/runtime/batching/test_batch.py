@@ -2,7 +2,7 @@
 
 import random
 from collections import defaultdict
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import mlx.core as mx
@@ -294,6 +294,29 @@ def test_a_text_that_leaves_says_what_its_cache_holds(kind: str, others: int) ->
             assert_holds(model, cache, [*before, *prompt, *got][: len(before) + held])
     assert known[0] == 0 and known[-1] is not None and known[-1] > len(prompt)
     assert not others or len(prompt) - 1 in known, "alone, the first token comes with the end of the prompt"
+
+
+@pytest.mark.parametrize("kind", ["gemma3_text", "ministral3"])
+@pytest.mark.parametrize("parts", [False, True], ids=["it joins another", "it is alone again"])
+def test_a_text_ends_within_the_drafts_of_the_step_in_which(parts: bool, kind: str) -> None:
+    """As at a stop string, which only the reader knows: its windows hold what they held at that place."""
+    model: Any = tiny_model(kind)
+    drafter = Reference(plain(model, PROMPT, 200), wrong=0.0, seed=0)
+    batch, got = Loop(model, 2, Policy(), stream=STREAM), defaultdict[Any, list[int]](list)
+    target = open_text(PROMPT, model, GenerationSettings(max_tokens=200, drafter=drafter, num_draft_tokens=4))
+    batch.add(target)
+    while len(got[target]) < 100:
+        advance(batch, got)
+    batch.add(other := open_text([5, 2], model, GenerationSettings(max_tokens=3)))
+    changed = batch.step()
+    while parts and not other.ended:
+        for one in changed:
+            got[one] += [token for token, _, _ in one.take()]
+        changed = batch.step()
+    assert len(target.gained) > 2 and (other in changed) == parts
+    got[target] += [token for token, _, _ in islice(target.take(), 2)]
+    assert batch.remove(target) == len(PROMPT) - 1 + len(got[target])
+    assert_holds(model, target.cache, [*PROMPT, *got[target]][:-1])
 
 
 @pytest.mark.parametrize("kind", ["gemma3_text", "ministral3"])

@@ -218,6 +218,18 @@ def test_rows_that_cannot_be_left_begin_again_together(monkeypatch: pytest.Monke
     assert [len(logits) for logits in texts.feed(dict.fromkeys(caches[1:], mx.array([5, 6]))).values()] == [2, 2]
 
 
+def test_a_row_is_not_taken_back_further_than_its_windows_go() -> None:
+    texts, tokens = SharedTexts(tiny_model("gemma3_text")), list(range(3, 53))
+    caches = [TextCache(texts.model) for _ in range(2)]
+    for _ in range(6):
+        texts.begin(caches)
+        texts.feed(dict.fromkeys(caches, mx.array(tokens)))
+        for cache in caches:
+            cache.tokens += tokens
+    assert caches[0].rewind(290) == [] and caches[0].shared is texts
+    assert caches[1].rewind(4) == tokens[:4] and not caches[1].tokens, "it begins again"
+
+
 @pytest.mark.nightly
 def test_drafts_with_another_tokenizer(tmp_path: Path, shared: list[int]) -> None:
     """A draft that knows the target, in other ids: it is nearly always right, also in shared passes."""

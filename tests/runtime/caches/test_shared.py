@@ -99,6 +99,25 @@ def test_a_row_that_leaves_gives_the_cache_that_it_would_have_alone(kind: str) -
         assert cache.lengths == [length, length]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("later", [0, WIDTH], ids=["at once", "while a pass is under way"])
+def test_a_row_gives_up_tokens_of_the_pass_before_it_joined(kind: str, later: int) -> None:
+    held, kept = list(range(1, 60)), 51
+    one = single(kind, held[:50])
+    one.update_and_fetch(*fed([held[50 : 50 + WIDTH]]))
+    cache, out = BatchCache([KINDS[kind]()], WIDTH), KINDS[kind]()
+    for row in (one, single(kind, held)):
+        cache.join([row], row.offset)
+    if later:
+        cache.begin([later, later])
+        cache.entries[0].update_and_fetch(*fed([[99] * later] * 2))
+    assert cache.leave(0, [out], kept, spare=40) == kept
+    found, alone = out.update_and_fetch(*fed([[100]]))[0], single(kind, [*held[:kept], 100]).keys
+    assert sorted(found.flatten().tolist())[-16:] == sorted(alone[..., : kept + 1, :].flatten().tolist())[-16:]
+    held_for_long = cache.leave(0, [KINDS[kind]()], 20)
+    assert held_for_long == (20 if kind == "all" else None), "what the window at 20 tokens showed is gone"
+
+
 def test_rows_take_the_memory_of_those_that_are_there() -> None:
     cache = BatchCache([KVCache()], WIDTH)
     for rows in range(1, 6):
