@@ -91,7 +91,8 @@ class Engine:
             self.model = LoadedModel(self._options, self._make_drafter)
             most_bytes, quarter = self._options.prompt_cache_bytes, free_memory(self.model.model) // 4
             self._room = 2 * quarter  # for the caches of texts that are written
-            self._caches = PromptCaches(self._options.prompt_cache_size, quarter if most_bytes is None else most_bytes)
+            most = quarter if most_bytes is None else most_bytes
+            self._caches = PromptCaches(self._options.prompt_cache_size, most, self._options.quantized_kv_start)
             self._new_loop()
         except BaseException as error:
             self._stopping = True
@@ -223,16 +224,15 @@ class Engine:
             return
         try:
             kept = None if broken else self._loop.remove(text)
+            if kept is not None and answer.held is not None:
+                tokens = [*answer.prompt.tokens, *answer.tokens]
+                answer.held.follow(tokens[: answer.cached + kept])
+                self._caches.keep(answer.client, answer.held, answer.drafter)
         except Exception as unusable:  # the text has its end already
-            logging.error("the cache of a text could not be taken back", exc_info=unusable)
+            logging.error("the cache of a text could not be taken back or kept", exc_info=unusable)
             self._break(unusable)
-            kept = None
         if not self._writing:
             self._wired.close()
-        if kept is not None and answer.held is not None:
-            tokens = [*answer.prompt.tokens, *answer.tokens]
-            answer.held.follow(tokens[: answer.cached + kept])
-            self._caches.keep(answer.client, answer.held, answer.drafter)
         answer.held = answer.drafter = None  # the request may go on for long, with other answers
         answer.deliver(error)
 

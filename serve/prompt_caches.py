@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spectool.runtime.caches.leaves import lengths
+from spectool.runtime.caches.leaves import flatten, lengths
 from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.drafters.drafter import Drafter, DrafterSet
+from spectool.runtime.mlx_lm_compat import QuantizedKVCache
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
 _HISTORY_BYTES = 900  # of memory that a token takes in what look-ups and translators know of a text
@@ -29,9 +30,12 @@ class _Kept:
 class PromptCaches:
     """The caches of one model, the latest used last."""
 
-    def __init__(self, size: int, most_bytes: int) -> None:
-        """Keep at most ``size`` texts, and at most ``most_bytes`` of them and their marks together."""
-        self._size, self._most_bytes = size, most_bytes
+    def __init__(self, size: int, most_bytes: int, quantised_from: int = 0) -> None:
+        """Keep at most ``size`` texts, and at most ``most_bytes`` of them and their marks together.
+
+        A text has a quantised cache from a length on, and nothing shorter goes on from such a one.
+        """
+        self._size, self._most_bytes, self._quantised_from = size, most_bytes, quantised_from
         self._kept: list[_Kept] = []
 
     def take(self, client: str, prompt: Sequence[int], model: Any) -> tuple[TextCache, Drafter | DrafterSet | None]:
@@ -44,8 +48,10 @@ class PromptCaches:
             if length == len(kept.held.tokens):  # the text goes on, so nobody else needs it as it was
                 self._kept.remove(kept)
                 return kept.held, kept.drafter
-            copied = kept.held.copy()
-            copied.rewind(length)
+            leaves = flatten(kept.held.content()[0])
+            if length < self._quantised_from and any(isinstance(leaf, QuantizedKVCache) for leaf in leaves):
+                continue
+            copied = kept.held.beginning(length)
             if len(copied.tokens) > len(best.tokens):
                 best, source = copied, kept
         if source is None:

@@ -6,9 +6,11 @@ from typing import Any
 
 import mlx.core as mx
 
+from spectool.runtime.caches.leaves import flatten
 from spectool.runtime.caches.own import prefill
 from spectool.runtime.caches.rewinding import Checkpoints
 from spectool.runtime.groups.rank_0 import forward, make_prompt_cache
+from spectool.runtime.mlx_lm_compat import KVCache
 from spectool.tokenization.incremental.common_prefix import common_prefix
 
 AT_ONCE = 32  # tokens that are fed in a pass for logits; what is before them is read first
@@ -104,6 +106,16 @@ class TextCache:
         copied = copy.copy(self)
         copied.tokens, copied._cache = list(self.tokens), copy.deepcopy(self._cache)
         copied._checkpoints = Checkpoints(copied._cache, len(copied.tokens), KEPT_MARKS, self._checkpoints)
+        return copied
+
+    def beginning(self, length: int) -> "TextCache":
+        """Another one that holds its first ``length`` tokens, or fewer, and takes no memory for more."""
+        copied = self.copy()
+        copied.rewind(length)
+        for leaf in flatten(copied._cache):
+            if type(leaf) is KVCache and leaf.keys is not None:
+                slots = -(-leaf.offset // leaf.step) * leaf.step
+                leaf.keys, leaf.values = leaf.keys[..., :slots, :], leaf.values[..., :slots, :]
         return copied
 
     @property

@@ -41,7 +41,7 @@ class ModelDrafter(Drafter):
         accepts them more often where the draft model is surer of one token.
         """
         self.cache, self._min_probability = TextCache(model), min_probability
-        self._text: list[int] = []
+        self._text, self._history = list[int](), mx.zeros(0, mx.int32)
         self._draw: Draw | None = None
         self._vocabulary = vocabulary_size(model)
 
@@ -60,7 +60,7 @@ class ModelDrafter(Drafter):
     def start(self, prompt: Sequence[int]) -> None:
         """Feed ``prompt`` without its last token, as far as the cache does not hold it."""
         require_tokens("draft model", prompt, self._vocabulary)
-        self._text, self.cache.sure = list(prompt), 0
+        self._text, self.cache.sure, self._history = list(prompt), 0, mx.zeros(0, mx.int32)
         self.cache.unfed(self._text, at_once=1)
 
     def drafting(self, limit: int) -> Drafting[Proposal]:
@@ -69,7 +69,10 @@ class ModelDrafter(Drafter):
             return Proposal((), self.name)
         unfed = self.cache.unfed(self._text)
         draw, distributions = self._draw, list[mx.array]()
-        history = mx.array(self._text) if draw is not None and draw.processors else None
+        history = None
+        if draw is not None and draw.processors:
+            latest = mx.array(self._text[self._history.size :], mx.int32)
+            history = self._history = mx.concatenate([self._history, latest])
 
         def choose(logits: mx.array) -> mx.array | None:
             nonlocal history

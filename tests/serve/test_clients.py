@@ -24,6 +24,7 @@ from spectool.serve.deltas import Delta
 from spectool.serve.engine import Engine
 from spectool.serve.errors import checked
 from spectool.serve.options import ServerOptions
+from spectool.serve.prompt_caches import PromptCaches
 from spectool.serve.protocols.completions import ChatWriter
 from spectool.serve.protocols.messages import MessageWriter
 from spectool.serve.protocols.responses import ResponseWriter
@@ -249,10 +250,12 @@ def outcome(answer: Future[Any]) -> str:
         return f"{error.status_code}: {error.message}"
 
 
-def test_a_cache_that_cannot_be_taken_back_harms_nobody_else(server: Server) -> None:
+@pytest.mark.parametrize("fails", [(Loop, "remove"), (PromptCaches, "keep")], ids=["taken back", "kept"])
+def test_a_cache_that_cannot_be(fails: tuple[type, str], server: Server) -> None:
+    """It harms nobody else."""
     expected = alone(PROMPTS[0])
     with ThreadPoolExecutor(4) as pool:
-        with patch.object(Loop, "remove", **FAILS):
+        with patch.object(*fails, **FAILS):
             ended = pool.submit(complete, server, PROMPTS[0])
             assert outcome(ended) == expected, "the text was there already"
             several = pool.submit(complete, server, PROMPTS, n=2)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import mlx.core as mx
 import pytest
 from openai import APIStatusError, NotFoundError
 
@@ -15,6 +16,7 @@ from spectool.runtime.caches.text_cache import TextCache
 from spectool.runtime.demo_models import demo_path
 from spectool.runtime.drafters.drafter import Drafter
 from spectool.runtime.loading import load_drafter
+from spectool.runtime.mlx_lm_compat import maybe_quantize_kv_cache
 from spectool.serve.prompt_caches import PromptCaches
 from spectool.serve.server import Server
 from spectool.tests.runtime.fake_drafters import Fixed
@@ -198,6 +200,23 @@ def test_a_kept_cache_lacks_at_least_one_token_of_any_prompt() -> None:
     held.follow(said[:4])
     kept.keep("", held, None)
     assert len(kept._kept) <= 1, "a cache of other tokens than its text's was kept"
+
+
+def test_a_text_with_the_beginning_of_a_longer_one_takes_its_own_memory_and_precision() -> None:
+    model, said = tiny_model(), [*range(3, 203)] * 10
+    held = TextCache(model)
+    held.prefill(said)
+    kept = PromptCaches(2, 10**9, quantised_from=1000)
+    kept.keep("", held, None)
+    fresh, prompt = TextCache(model), [*said[:300], 5, 6]
+    fresh.prefill(prompt[:-1])
+    taken = kept.take("", prompt, model)[0]
+    assert len(taken.tokens) == 300 and taken.nbytes < held.nbytes / 3
+    logits = [cache.feed(mx.array(cache.unfed(prompt)))[-1] for cache in (taken, fresh)]
+    assert mx.abs(logits[0] - logits[1]).max() < 1e-3
+    maybe_quantize_kv_cache(held.content()[0], 0, 32, 8)
+    assert len(kept.take("", [*said[:1200], 5, 6], model)[0].tokens) == 1200
+    assert not kept.take("", prompt, model)[0].tokens, "a text of this length is not quantised yet"
 
 
 def test_caches_are_dropped_oldest_first() -> None:
