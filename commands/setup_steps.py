@@ -89,21 +89,22 @@ class Setup:
         packs, named = self._sources(), None if self.draft_model == AUTO else self.draft_model
         for spec in self.corpora:
             deque(islice(open_text(spec), _READ_FIRST), maxlen=0)  # says which files are left out
-        for name in filter(None, [self.model, named]):  # before one is fetched
-            local_model(name)
+        local_model(self.model)  # before anything is fetched
+        if named:
+            model_directory(named)  # the smaller one first
         self.target, self.loaded = named_tokenizer(self.model), load_model(self.model, lazy=True)[0]
         draft = self._fitting(named) if named else None
         say("This takes some minutes, longer with a slow model. Close other programs, because passes are timed.")
         say("You can stop with Ctrl-C and continue later with the same command, which keeps what is finished.")
-        for name, pack in packs.items():
-            self._dictionary(name, [pack], None)
-        for text in self.corpora:
-            self._dictionary(text, [], open_corpus(text))
         self._doctor(self.model)
         if self.draft_model == AUTO:
             self.draft_model, found = cached_draft(self.loaded, self.language)
             say(found.promise(self.language))
             draft = self._fitting(self.draft_model)
+        for name, pack in packs.items():
+            self._dictionary(name, [pack], None)
+        for text in self.corpora:
+            self._dictionary(text, [], open_corpus(text))
         if self.draft_model is not None and draft is not None:
             used = self._prepare(self.draft_model, draft, list(packs.values()))
             self.draft_options = ["--draft-model", used]
@@ -160,40 +161,53 @@ class Setup:
             return name
         bundled = [f"sample:{self.base}"] if self.base in sample_names() else []
         text = next(iter([*bundled, *self.corpora]), "sample:all")
-        if text == "sample:all":
+        if not (known := text != "sample:all"):
             others = ", ".join(sample_names())
             say(f"no text in {self.base} is bundled, so the samples of {others} stand in for it; --corpus names some")
-        used, source = draft_name(name, [self.language]), place_of(name)
-        there = read_record(draft_path(used))
-        if there is not None and there.statistics.get("source") != source:
-            used += f"-{digest(source)}"  # what another model, or `prune-draft`, has made under that name stays
-        path, record = draft_path(used), read_record(draft_path(used))
+        tried = passages(text)
+        if bundled:
+            _require_language(name, draft, self.target, tried)
+        used = self._pruned(name, draft, packs, tried, known)
+        pruned = open_tokenizer(model_directory(used).absolute())
+        sides = {"draft": pruned.fingerprint, "target": self.target.fingerprint}
+        aligned = default_path(f"{sides['draft'][:8]}-{sides['target'][:8]}.align")
+        align = partial(build_alignment, pruned, self.target, open_corpus(text), aligned, say)
+        self._step("align", aligned.name, _is_made_from(_manifest(aligned), {}, **sides), align)
+        require_checked(aligned, read_manifest(aligned))  # one of an earlier run may have failed
+        return used
+
+    def _pruned(self, name: str, draft: Tokenizer, packs: Sequence[Pack], tried: Sequence[str], known: bool) -> str:
+        """Prune a draft model, unless it is a pruned one, and keep its fastest form; the name of what is used.
+
+        It is ``known`` whether the texts that it is ``tried`` on are in its language.
+        """
+        if read_record(model_directory(name)) is not None:
+            say(f"{name} has been pruned before, and is used as it is")
+            return name
         files = [file for each in self.corpora for file in open_corpus(each).describe_inputs()]
+        used, source = draft_name(name, [self.language]), place_of(name)
         inputs = {"packs": described(packs), "files": files}
+        there = read_record(draft_path(used))
+        if there and not (there.statistics.get("source") == source and _is_made_from(there, inputs)):
+            used += f"-{digest(source, inputs)}"  # what is there may be in use with another model
+        path, record = draft_path(used), read_record(draft_path(used))
         changed = max((each.stat().st_mtime for each in model_directory(name).glob("model*.safetensors")), default=0)
         kept = _is_made_from(record, inputs, whole=draft.fingerprint) and changed <= (path / RECORD).stat().st_mtime
-        tried = passages(text)
-        if bundled and not kept:
-            _require_language(name, draft, self.target, tried)
 
         def finish(directory: Path) -> dict[str, Any]:
-            return keep_fastest(directory, tried, say) | {"source": source} | guesses_of(directory, tried)
+            form = keep_fastest(directory, tried, say) | {"source": source}
+            return form | (guesses_of(directory, tried) if known else {})
 
         def make() -> None:
             new = draft_path(".new") / used  # what is there is used until then
             shutil.rmtree(new, ignore_errors=True)
             corpora = list(map(open_corpus, self.corpora))
             prune_model(model_directory(name), draft, corpora, new, say, packs=packs, finish=finish)
+            (path / RECORD).unlink(missing_ok=True)  # what a kill leaves of the old one counts for nothing
             shutil.rmtree(path, ignore_errors=True)
             new.rename(path)
 
         self._step("prune-draft", used, kept, make)
-        pruned = open_tokenizer(path)
-        sides = {"draft": pruned.fingerprint, "target": self.target.fingerprint}
-        aligned = default_path(f"{sides['draft'][:8]}-{sides['target'][:8]}.align")
-        align = partial(build_alignment, pruned, self.target, open_corpus(text), aligned, say)
-        self._step("align", aligned.name, _is_made_from(_manifest(aligned), {}, **sides), align)
-        require_checked(aligned, read_manifest(aligned))  # one of an earlier run may have failed
         return used
 
     def _doctor(self, name: str) -> None:
@@ -248,8 +262,10 @@ class Setup:
         costs, draft_advice = known_costs(self.loaded), None
         advice = cheaper_here(self.loaded, costs) if costs else []
         if self.draft_model is None:
-            with suppress(SpectoolError):  # nothing is known of such models
+            try:
                 draft_advice = advise(self.loaded, self.language).sentence(self.model, self.language)
+            except SpectoolError as error:
+                draft_advice = f"Whether a draft model pays cannot be said: {error}"
         if as_json:
             facts = {"steps": self.steps, **verdict.facts, "recommended": best, "command": command}
             facts |= {"run": run and str(run.path), "other_weights": advice, "draft_model": draft_advice}

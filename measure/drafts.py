@@ -59,11 +59,10 @@ class Advice(NamedTuple):
     def promise(self, language: str) -> str:
         """Whether one pays, with figures."""
         if self.draft is None:
-            return f"No small draft model is known to write {language} well enough. Look-ups need none."
-        said = f"{self.draft.name} is expected to pay:"
-        if not self.pays:
-            best = f"with {self.draft.name}, the best for {language}"
-            said = f"No draft model is expected to pay here: {best}, this model would be"
+            return f"No draft model that is known to write {language} is small enough for this one. Look-ups need none."
+        name = self.draft.name
+        no = f"No draft model is expected to pay here: with {name}, the best for {language}, this model would be"
+        said = f"{name} is expected to pay:" if self.pays else no
         faster, alone, cost = ("{:.2f} to {:.2f}".format(*ends) for ends in (self.speed, self.look_ups, self.cost))
         said += f" {faster} times as fast, with look-ups alone {alone}; a draft token is taken to cost {cost} of your"
         return f"{said} model's passes."
@@ -99,10 +98,10 @@ def cached_draft(model: Any, language: str) -> tuple[str, Advice]:
     found = advise(model, language, [draft for draft in drafts if draft.name in names])
     if found.draft is None:
         best = advise(model, language).draft
-        fetch = f". To fetch {best.name}, {best.megabytes} MB: hf download {best.ids[0]}" if best else ""
+        then = f"fetch {best.name}, {best.megabytes} MB: hf download {best.ids[0]}" if best else "name one, or none"
         raise SpectoolError(
             f"--draft-model auto: your Hugging Face cache has no draft model that is known to write {language} and is "
-            f"small enough for this model{fetch}"
+            f"small enough for this model. To go on, {then}"
         )
     return names[found.draft.name], found
 

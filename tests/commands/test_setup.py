@@ -20,7 +20,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
 from spectool.artifacts.default_paths import digest
-from spectool.artifacts.pruned_draft import honesty_of, read_record
+from spectool.artifacts.pruned_draft import RECORD, honesty_of, read_record
 from spectool.build.alignment import check
 from spectool.build.alignment.replayed_text import Written, written
 from spectool.build.packs.stage import open_pack
@@ -38,9 +38,9 @@ from spectool.tokenization.tokenizer import Tokenizer
 
 TARGET, DRAFT_MODEL = demo_path("target"), demo_path("draft")
 BRIEF = ("--language", "pl", "--seconds", 0.5)
-STEPS = ["build-dict", "build-dict", "doctor", "prune-draft", "align", "doctor", "bench"]
+STEPS = ["doctor", "build-dict", "build-dict", "prune-draft", "align", "doctor", "bench"]
 DOCTOR = [f"running: doctor, {each}" for each in (TARGET, "other-draft-pl")]
-SAID = ["running: build-dict, pl-", "running: build-dict, sample-pl", DOCTOR[0], "running: prune-draft, "]
+SAID = [DOCTOR[0], "running: build-dict, pl-", "running: build-dict, sample-pl", "running: prune-draft, "]
 SAID += ["running: align, ", DOCTOR[1], "measuring "]
 
 
@@ -58,10 +58,11 @@ def text(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def other_draft(tmp_path: Path) -> Path:
-    """A draft model with another tokenizer than the target's."""
+    """A draft model with another tokenizer than the target's, and no sign of having been pruned."""
     out = tmp_path / "other-draft"
     done = run("prune-draft", "--draft", DRAFT_MODEL, "--corpus", "sample:pl", "--ids", 1400, "-o", out)
     assert done.exit_code == 0, done.output
+    (out / RECORD).unlink()
     return out
 
 
@@ -96,10 +97,10 @@ def test_what_is_built_is_found_by_the_command_that_is_recommended(
     """A bundled language needs neither text nor network."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setitem(sys.modules, "datasets", None)
-    assert kept(figures("setup", TARGET, *BRIEF)) == [("build-dict", False), ("doctor", False)]
-    assert kept(figures("setup", TARGET, *BRIEF)) == [("build-dict", True), ("doctor", True)]
+    assert kept(figures("setup", TARGET, *BRIEF)) == [("doctor", False), ("build-dict", False)]
+    assert kept(figures("setup", TARGET, *BRIEF)) == [("doctor", True), ("build-dict", True)]
     found = figures("setup", TARGET, *BRIEF, "--corpus", text)
-    assert kept(found) == [("build-dict", True), ("build-dict", False), ("doctor", True)]
+    assert kept(found) == [("doctor", True), ("build-dict", True), ("build-dict", False)]
     dictionaries = sorted(cache.glob("*.dict"))
     assert len(dictionaries) == 2
     done = run("generate", "--model", TARGET, "--prompt", "Most w", "--max-tokens", 2, "--no-history")
@@ -110,14 +111,14 @@ def test_what_is_built_is_found_by_the_command_that_is_recommended(
 
     before = {path: path.stat().st_mtime_ns for path in dictionaries}
     again = figures("setup", TARGET, *BRIEF, "--corpus", text)
-    assert kept(again) == [("build-dict", True), ("build-dict", True), ("doctor", True)]
+    assert kept(again) == [("doctor", True), ("build-dict", True), ("build-dict", True)]
     assert {path: path.stat().st_mtime_ns for path in dictionaries} == before
     assert again["run"] == found["run"] and len(list((cache / "setup").iterdir())) == 1
 
     with text.open("a", encoding="utf-8") as stream:
         stream.write("Jeszcze jeden wiersz.\n")
     changed = figures("setup", TARGET, *BRIEF, "--corpus", text)
-    assert kept(changed) == [("build-dict", True), ("build-dict", False), ("doctor", True)]
+    assert kept(changed) == [("doctor", True), ("build-dict", True), ("build-dict", False)]
     assert sorted(cache.glob("*.dict")) == dictionaries  # replaced, so that only the new one is found
 
 
@@ -169,12 +170,12 @@ def test_a_folder_with_the_name_of_the_language_is_no_pack(
 
 @pytest.mark.nightly
 def test_a_draft_model_needs_no_text_and_the_command_no_paths(
-    cache: Path, other_draft: Path, polish: Path, monkeypatch: pytest.MonkeyPatch
+    cache: Path, other_draft: Path, polish: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     asked = ("setup", TARGET, *BRIEF, "--pack", polish, "--draft-model", other_draft)
     found = figures(*asked)
-    assert kept(found) == [(step, False) for step in [STEPS[0], *STEPS[2:-1]]]
+    assert kept(found) == [(step, False) for step in [*STEPS[:2], *STEPS[3:-1]]]
     made = ["spectool", "generate", "--model", str(TARGET), "--draft-model", "other-draft-pl"]
     record = read_record(cache / "drafts" / "other-draft-pl")
     assert record is not None and record.inputs["packs"][0]["name"] == polish.name and "bits" not in record.statistics
@@ -191,13 +192,19 @@ def test_a_draft_model_needs_no_text_and_the_command_no_paths(
         assert run(*asked).exit_code == 130
     assert read_record(cache / "drafts" / made[-1]) == record, "it is used until there is a new one"
     assert dict(kept(figures(*asked)))["prune-draft"] is False
+    before = read_record(cache / "drafts" / made[-1])
+    pruned = figures("setup", TARGET, *BRIEF, "--pack", polish, "--draft-model", made[-1])
+    assert "prune-draft" not in dict(kept(pruned)), "it has been pruned before"
 
     (other_draft.parent / "b").mkdir()
     namesake = shutil.copytree(other_draft, other_draft.parent / "b" / other_draft.name)
     other = shlex.split(figures("setup", TARGET, *BRIEF, "--pack", polish, "--draft-model", namesake)["command"])
+    another = small_pack("pl", "sample:pl", tmp_path / "another.pack")
+    figures("setup", TARGET, *BRIEF, "--pack", another, "--draft-model", other_draft)
     assert made[-1] in {each["made"] for each in figures(*asked)["steps"]}
+    assert read_record(cache / "drafts" / made[-1]) == before, "another model may be aligned with it"
     drafts = {path.name: read_record(path) for path in cache.glob("drafts/[!.]*")}
-    assert len(drafts) == 2 and all(each and each.tokenizers["pruned"]["name"] == name for name, each in drafts.items())
+    assert len(drafts) == 3 and all(each and each.tokenizers["pruned"]["name"] == name for name, each in drafts.items())
     assert "--draft-model" not in other or other[-1] in drafts.keys() - {made[-1]}
 
 
@@ -246,7 +253,7 @@ def test_a_pack_needs_no_text_and_a_draft_model_of_the_same_tokenizer_neither_te
 ) -> None:
     asked = ("setup", TARGET, "--language", "DE", "--pack", german, "--seconds", 0.5)
     found = figures(*asked, "--draft-model", DRAFT_MODEL)
-    assert kept(found) == [("build-dict", False), ("doctor", False), ("doctor", False)] and list(cache.glob("*.dict"))
+    assert kept(found) == [("doctor", False), ("build-dict", False), ("doctor", False)] and list(cache.glob("*.dict"))
     assert (found["pays"], found["recommended"], found["run"]) == (None, None, None)
     used = ["spectool", "generate", "--model", str(TARGET), "--draft-model", str(DRAFT_MODEL)]
     assert shlex.split(found["command"]) == used
