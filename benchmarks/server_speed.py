@@ -10,8 +10,8 @@ theirs: tokens per second, the median of the rounds with the lowest and the high
 less. Drafts come from the history and a dictionary; ``plain`` is our server without drafts, which shows what the
 server itself costs. With ``--draft-model``, a server with that model takes its place, and with ``--before`` one more
 of another version, in ``FOLDER/spectool``. The first round of each setting does not count, because passes of new sizes
-compile, and draft lengths are tried. Where three servers of a model do not fit into memory, ``--leave-out mlx_lm``
-compares ours with one another.
+compile, and draft lengths are tried. Where three servers of a model do not fit into memory, ``--leave-out`` compares
+the other two.
 
 Prints a line of JSON for each setting and appends it to ``benchmarks/results/server_speed.jsonl``.
 """
@@ -173,7 +173,7 @@ def serving(*command: str, processes: int = 1) -> Iterator[Running]:
 @click.option("--rounds", type=int, default=3, show_default=True)
 @click.option("--each", type=int, default=2, show_default=True, help="Prompts of each client in a round.")
 @click.option("--tokens", type=int, default=64, show_default=True)
-@click.option("--leave-out", type=click.Choice(["mlx_lm"]), help="Saves memory; compare with our look-ups.")
+@click.option("--leave-out", type=click.Choice(["drafts", "mlx_lm", "plain"]), help="A server, to save memory.")
 @click.option("--processes", type=int, default=1, show_default=True, help="That each server is spread over.")
 def main(
     model: str,
@@ -197,23 +197,25 @@ def main(
     with ExitStack() as stack:
         known = str(dictionary or dictionary_of(model, "pl"))
         own = "spectool.cli", "serve", "--model", path
-        servers = {
-            "drafts": stack.enter_context(serving(*own, "--dict", known, processes=processes)),
+        commands = {
+            "drafts": (*own, "--dict", known),
+            "mlx_lm": ("mlx_lm", "server", "--model", path),
         }
-        if leave_out is None:
-            theirs = serving("mlx_lm", "server", "--model", path, processes=processes)
-            servers["mlx_lm"] = stack.enter_context(theirs)
         if draft_model is None:
-            plain = serving(*own, "--no-dict", "--no-history", processes=processes)
-            servers["plain"] = stack.enter_context(plain)
+            commands["plain"] = *own, "--no-dict", "--no-history"
         else:
             more = "--dict", known, "--draft-model", draft_model, *(("--alignment", alignment) if alignment else ())
-            servers["draft_model"] = stack.enter_context(serving(*own, *more, processes=processes))
-            if before is not None:
-                of_before = more if before_options is None else shlex.split(before_options)
-                with patch.dict(os.environ, PYTHONPATH=str(before)):
-                    servers["before"] = stack.enter_context(serving(*own, *of_before, processes=processes))
-        base = "drafts" if leave_out else "mlx_lm"
+            commands["draft_model"] = *own, *more
+        servers = {
+            name: stack.enter_context(serving(*command, processes=processes))
+            for name, command in commands.items()
+            if name != leave_out
+        }
+        if draft_model is not None and before is not None:
+            of_before = more if before_options is None else shlex.split(before_options)
+            with patch.dict(os.environ, PYTHONPATH=str(before)):
+                servers["before"] = stack.enter_context(serving(*own, *of_before, processes=processes))
+        base = "drafts" if leave_out == "mlx_lm" else "mlx_lm"
         ours = [name for name in servers if name != base]
 
         def measured(name: str, *asked: Any) -> Measured:
