@@ -105,7 +105,8 @@ def sample(rng: random.Random, count: int, length: int = 90) -> list[str]:
             for document in islice(corpus, 60):
                 start = rng.randrange(max(1, len(document) - length))
                 pieces.append(document[start:])
-        found += [piece[:length] for piece in rng.sample(pieces, max(0, count - len(found)))]
+        # A literal U+2581 is a space to SentencePiece, so such a text is not the one that was given.
+        found += [piece[:length].replace("\u2581", "_") for piece in rng.sample(pieces, max(0, count - len(found)))]
     return found[:count]
 
 
