@@ -52,7 +52,7 @@ def test_a_draft_model_pays_where_its_passes_are_cheap(chip: str, pays: bool, mo
     assert ("is expected to pay: " in said) is pays and f"{advice.look_ups[0]:.2f} to {advice.look_ups[1]:.2f}" in said
     command = "spectool setup './Bielik 11B' --language pl --draft-model mlx-community/gemma-3-270m-it-bf16"
     assert (said.endswith(command) and "540 MB to download" in said and "Gemma Terms of Use" in said) is pays
-    assert advise(large_model(), "xx").sentence("./Bielik-11B", "xx").startswith("No draft model that is known to write xx")
+    assert advise(large_model(), "xx").sentence("./Bielik-11B", "xx").startswith("No draft model that is known")
 
 
 def test_what_was_measured_here_comes_before_what_was_published(cache: Path) -> None:
