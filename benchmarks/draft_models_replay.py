@@ -233,7 +233,7 @@ def speeds_command(drafts: Sequence[str], sources: Sequence[str], targets: Seque
     logging.disable()
     for draft, source, target in product(drafts, sources, targets):
         written, model = recorded(draft, source, target)
-        if not any(text.output for text in written):
+        if not written:
             click.echo(f"{draft}, {source}, {target}: not recorded")
             continue
         found = {"draft": draft, "source": source, "target": target}
@@ -250,6 +250,9 @@ def together_command(sources: Sequence[str], targets: Sequence[str]) -> None:
     curves = {tuple(row.curve.costs(LONGEST, 0)): row for row in published()}  # some are like others
     for source, target in product(sources, targets):
         written, kept = recorded(BEST, source, target)
+        if not written:
+            click.echo(f"{source}, {target}: not recorded")
+            continue
         look_ups, model = look_ups_of(target, source[:2]), RecordedModel(kept)
         ways = (look_ups, None), (None, model), (look_ups, model)
         for cost, (when, fast) in product(COMPARED, (("at first", speed), ("later on", later_speed))):
@@ -263,7 +266,7 @@ def together_command(sources: Sequence[str], targets: Sequence[str]) -> None:
 
 
 def recorded(draft: str, source: str, target: str) -> tuple[list[Text], KeptModel]:
-    """The texts of a source as far as a draft model was asked about them, and what it said."""
+    """The texts of a source that a draft model was asked about to their ends, and what it said."""
     known, translator, tokenizer = read_known(draft, source), translator_of(draft, target), real_tokenizer(target)
     texts = [(number, text) for number, text in enumerate(texts_of(source)) if number in known]
     sides = {
@@ -272,7 +275,8 @@ def recorded(draft: str, source: str, target: str) -> tuple[list[Text], KeptMode
     for number, both in sides.items():
         for side in both:
             next(asking(side, known[number]), None)  # ends where the model was not asked
-    written = [Text(whole.prompt, whole.output[: len(whole.chains)]) for whole, _ in sides.values()]
+    sides = {number: both for number, both in sides.items() if all(side.is_over for side in both)}
+    written = [Text(whole.prompt, whole.output) for whole, _ in sides.values()]
     every = [side for both in sides.values() for side in both]
     return written, KeptModel(every, translator, honesty_of(draft, source[:2]))
 
